@@ -1,0 +1,56 @@
+//! metrics-server, the first client of a kubelet's resource metrics: not part
+//! of every lab, started where a test wants it. It runs beside the control
+//! plane; the API server finds it through API aggregation.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::control_plane::{ADDRESS, Component};
+use super::{Lab, kubeconfig};
+use crate::wait;
+
+pub(super) const PORT: u16 = 4443;
+const KUBECONFIG: &str = "/etc/kubernetes/metrics-server.conf";
+const OBJECTS: &str = include_str!("../../../../lab/metrics-server.yaml");
+
+pub(super) fn start(lab: &Lab) -> Result<()> {
+    let machine = lab.control_plane();
+    let daemon = Component::MetricsServer.daemon(machine);
+    if daemon.is_running() {
+        return Ok(());
+    }
+    lab.kubectl()
+        .apply(&OBJECTS.replace("@ADDRESS@", ADDRESS).replace("@PORT@", &PORT.to_string()))?;
+    let token = lab.kubectl().run([
+        "--namespace=kube-system",
+        "create",
+        "token",
+        "metrics-server",
+        "--duration=24h",
+    ])?;
+    machine.write(KUBECONFIG, kubeconfig(&lab.authority()?, &lab.inner_url(), token.trim()))?;
+    let arguments = [
+        &format!("--kubeconfig={KUBECONFIG}"),
+        &format!("--authentication-kubeconfig={KUBECONFIG}"),
+        &format!("--authorization-kubeconfig={KUBECONFIG}"),
+        &format!("--secure-port={PORT}"),
+        "--cert-dir=/var/tmp/metrics-server",
+        "--kubelet-preferred-address-types=InternalIP",
+        // Kubelets of the lab sign their serving certificates themselves.
+        "--kubelet-insecure-tls",
+        "--metric-resolution=10s",
+    ];
+    daemon.start(&Component::MetricsServer.spec(
+        "metrics-server".to_owned(),
+        arguments.map(|argument: &str| argument.to_owned()).to_vec(),
+    ))?;
+    wait::until("metrics-server to be available", Duration::from_secs(60), || {
+        let service = lab.kubectl().json(["get", "apiservice", "v1beta1.metrics.k8s.io"])?;
+        let condition = &service["status"]["conditions"][0];
+        if condition["status"] != "True" {
+            bail!("{condition}");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,348 @@
+//! A lab node: a machine with a container runtime, a pod network and images,
+//! and no kubelet until a test puts one there.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::control_plane::{self, hosts, last_lines};
+use super::daemon::{Daemon, Spec};
+use super::layout::short_hash;
+use super::machine::{Machine, PROGRAMS};
+use super::{Lab, images};
+use crate::wait;
+
+const CNI: &str = include_str!("../../../../lab/node/cni.conflist");
+const KUBELET: &str = include_str!("../../../../lab/node/kubelet.yaml");
+const SOCKET: &str = "/run/containerd/containerd.sock";
+
+/// A container runtime that a node can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// The pinned containerd 2.x.
+    Containerd2,
+    /// Debian's containerd 1.6, without CRI's `RuntimeConfig`.
+    Containerd16,
+}
+
+impl Runtime {
+    fn config(self) -> &'static str {
+        match self {
+            Self::Containerd2 => include_str!("../../../../lab/node/containerd-2.toml"),
+            Self::Containerd16 => include_str!("../../../../lab/node/containerd-1.6.toml"),
+        }
+    }
+
+    fn programs(self) -> String {
+        match self {
+            Self::Containerd2 => PROGRAMS.to_owned(),
+            Self::Containerd16 => format!("{PROGRAMS}/containerd-1.6"),
+        }
+    }
+}
+
+/// Removed, with all that runs in it, when dropped; unless it was
+/// [kept](Node::keep).
+#[derive(Debug)]
+pub struct Node {
+    lab: Lab,
+    machine: Machine,
+    address: String,
+    keep: bool,
+}
+
+impl Node {
+    pub(super) fn create(lab: &Lab, name: &str, runtime: Runtime) -> Result<Self> {
+        check_name(name)?;
+        if Machine::open(lab.layout(), name)?.is_some() {
+            bail!("there is a node {name} already: cargo xtask lab node remove {name}");
+        }
+        // What a crash left of one.
+        Machine::destroy(lab.layout(), name)?;
+        let machine = Machine::boot(lab.layout(), name, lab.programs())?;
+        let index = {
+            let _lock = lab.lock()?;
+            take_index(lab, &machine)?
+        };
+        let node = Self {
+            lab: lab.clone(),
+            address: format!("10.76.1.{index}"),
+            machine,
+            keep: false,
+        };
+        node.connect(index)?;
+        node.furnish(index)?;
+        node.start_runtime(runtime)?;
+        Ok(node)
+    }
+
+    /// A node that runs already, kept.
+    pub(super) fn open(lab: &Lab, name: &str) -> Result<Option<Self>> {
+        let Some(machine) = Machine::open(lab.layout(), name)? else {
+            return Ok(None);
+        };
+        let index = fs::read_to_string(machine.file(INDEX_FILE))
+            .with_context(|| format!("{name} is not a node"))?;
+        Ok(Some(Self {
+            lab: lab.clone(),
+            address: format!("10.76.1.{}", index.trim()),
+            machine,
+            keep: true,
+        }))
+    }
+
+    pub fn name(&self) -> &str {
+        self.machine.name()
+    }
+
+    /// Its address on the lab's network.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    pub fn runtime(&self) -> Daemon {
+        self.machine.daemon("containerd")
+    }
+
+    pub fn kubelet(&self) -> Daemon {
+        self.machine.daemon("kubelet")
+    }
+
+    /// Leaves it running when this value goes.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Ends it with all that runs in it, and removes its Node object.
+    pub fn remove(mut self) -> Result<()> {
+        self.keep = true;
+        self.destroy()
+    }
+
+    /// Runs crictl in the node.
+    pub fn crictl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
+        self.machine.run("crictl", arguments)
+    }
+
+    /// Lets its packets vanish while its link stays up: the far end is silent.
+    pub fn cut_off(&self) -> Result<()> {
+        let port = self.port()?;
+        self.lab.control_plane().ip(&[format!("link set {port} nomaster")])
+    }
+
+    pub fn reconnect(&self) -> Result<()> {
+        let port = self.port()?;
+        self.lab.control_plane().ip(&[format!("link set {port} master lab0")])
+    }
+
+    /// Starts the upstream kubelet as a machine that has nothing but a
+    /// bootstrap token would. `config` is added to the lab's configuration.
+    pub fn start_upstream_kubelet(&self, config: &str) -> Result<()> {
+        let authority = fs::read(self.lab.control_plane().root("/etc/kubernetes/pki/ca.crt"))?;
+        self.machine.write("/etc/kubernetes/pki/ca.crt", authority)?;
+        let bootstrap = "/etc/kubernetes/bootstrap-kubelet.conf";
+        self.machine.write(bootstrap, self.lab.bootstrap_kubeconfig()?)?;
+        fs::create_dir_all(self.machine.root("/etc/kubernetes/manifests"))?;
+        let file = "/var/lib/kubelet/config.yaml";
+        self.machine.write(file, format!("{KUBELET}{config}"))?;
+        self.kubelet().start(&Spec {
+            program: "kubelet".to_owned(),
+            arguments: vec![
+                format!("--config={file}"),
+                format!("--bootstrap-kubeconfig={bootstrap}"),
+                "--kubeconfig=/etc/kubernetes/kubelet.conf".to_owned(),
+                "-v=2".to_owned(),
+            ],
+            ..Spec::default()
+        })
+    }
+
+    /// Waits until the API server says that the node is Ready.
+    pub fn wait_ready(&self, timeout: Duration) -> Result<()> {
+        let what = format!("node {} to be Ready", self.name());
+        wait::until(&what, timeout, || {
+            let kubelet = self.kubelet();
+            let node = self.lab.kubectl().json(["get", "node", self.name()]);
+            let conditions = match &node {
+                Ok(node) => &node["status"]["conditions"],
+                Err(_) if !kubelet.is_running() => {
+                    bail!("its kubelet has ended:\n{}", last_lines(&kubelet.log(), 10))
+                }
+                Err(error) => bail!("{error:#}"),
+            };
+            let ready = conditions
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|condition| condition["type"] == "Ready")
+                .context("it has no Ready condition yet")?;
+            if ready["status"] == "True" {
+                Ok(())
+            } else {
+                bail!("{}: {}", ready["reason"], ready["message"])
+            }
+        })
+    }
+
+    fn connect(&self, index: u8) -> Result<()> {
+        let control_plane = self.lab.control_plane();
+        let Self { machine, address, .. } = self;
+        let init = machine.init().as_raw_nonzero();
+        let port = format!("node{index}");
+        control_plane.ip(&[
+            format!("link add {port} type veth peer name eth0 netns {init}"),
+            format!("link set {port} master lab0 up"),
+            format!("route replace {} via {address} onlink dev lab0", pod_subnet(index)),
+        ])?;
+        machine.ip(&[
+            format!("addr add {address}/16 dev eth0"),
+            "link set eth0 up".to_owned(),
+            format!("route add default via {}", control_plane::ADDRESS),
+        ])
+    }
+
+    fn furnish(&self, index: u8) -> Result<()> {
+        let Self { machine, address, .. } = self;
+        machine.write("/etc/hosts", hosts(self.name(), address))?;
+        machine.write("/etc/hostname", format!("{}\n", self.name()))?;
+        machine.write("/etc/resolv.conf", "search lab.test\n")?;
+        machine.write("/etc/machine-id", format!("{}\n", short_hash([self.name()], 32)))?;
+        let cni = CNI.replace("@POD_SUBNET@", &pod_subnet(index));
+        machine.write("/etc/cni/net.d/10-lab.conflist", cni)?;
+        let registry = format!("registry.lab:{}", control_plane::REGISTRY_PORT);
+        machine.write(
+            &format!("/etc/containerd/certs.d/{registry}/hosts.toml"),
+            format!("server = \"http://{registry}\"\n"),
+        )?;
+        machine.write(
+            "/etc/crictl.yaml",
+            format!("runtime-endpoint: unix://{SOCKET}\nimage-endpoint: unix://{SOCKET}\n"),
+        )
+    }
+
+    fn start_runtime(&self, runtime: Runtime) -> Result<()> {
+        let config = "/etc/containerd/config.toml";
+        self.machine.write(config, runtime.config())?;
+        let programs = runtime.programs();
+        self.runtime().start(&Spec {
+            program: format!("{programs}/containerd"),
+            arguments: vec!["--config".to_owned(), config.to_owned()],
+            // It finds its shim by PATH.
+            environment: vec![(
+                "PATH".to_owned(),
+                format!("{programs}:/usr/sbin:/usr/bin:/sbin:/bin"),
+            )],
+            ..Spec::default()
+        })?;
+        let socket = self.machine.root(SOCKET);
+        wait::until("containerd to listen", Duration::from_secs(20), || {
+            if !self.runtime().is_running() {
+                bail!("it has ended:\n{}", last_lines(&self.runtime().log(), 5));
+            }
+            Ok(UnixStream::connect(&socket)?)
+        })?;
+        let archive = self.machine.file("/opt/lab/images.tar");
+        fs::copy(self.lab.image_archive(), &archive)?;
+        self.machine.run(
+            &format!("{programs}/ctr"),
+            ["--namespace", "k8s.io", "images", "import", "/opt/lab/images.tar"],
+        )?;
+        fs::remove_file(archive)?;
+        // What was imported shows up in CRI a moment later.
+        wait::until("the images to be there", Duration::from_secs(10), || {
+            let listed = self.crictl(["images"])?;
+            for name in [images::PAUSE, images::BUSYBOX_IMAGE] {
+                let (repository, _) = name.rsplit_once(':').unwrap_or((name, ""));
+                if !listed.contains(repository) {
+                    bail!("no {name} in:\n{listed}");
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn port(&self) -> Result<String> {
+        let index = fs::read_to_string(self.machine.file(INDEX_FILE))?;
+        Ok(format!("node{}", index.trim()))
+    }
+
+    fn destroy(&self) -> Result<()> {
+        Machine::destroy(self.lab.layout(), self.name())?;
+        // Its object would stay NotReady for ever. Not there, or no API server
+        // to ask: then there is nothing to clean.
+        let _ = self.lab.kubectl().run([
+            "--request-timeout=5s",
+            "delete",
+            "node",
+            self.name(),
+            "--ignore-not-found",
+            "--wait=false",
+        ]);
+        Ok(())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if !self.keep
+            && let Err(error) = self.destroy()
+        {
+            eprintln!("lab: cannot remove node {}: {error:#}", self.name());
+        }
+    }
+}
+
+const INDEX_FILE: &str = "/opt/lab/index";
+
+/// The lowest number that no other node has: it gives the addresses.
+fn take_index(lab: &Lab, machine: &Machine) -> Result<u8> {
+    let mut taken = Vec::new();
+    for entry in fs::read_dir(lab.layout().machines_dir())? {
+        let file = entry?.path().join("fs").join(INDEX_FILE.trim_start_matches('/'));
+        taken.extend(fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u8>().ok()));
+    }
+    let index = (1..=250)
+        .find(|index| !taken.contains(index))
+        .context("the lab has room for 250 nodes: remove some with cargo xtask lab node remove")?;
+    fs::write(machine.file(INDEX_FILE), index.to_string())?;
+    Ok(index)
+}
+
+fn pod_subnet(index: u8) -> String {
+    format!("10.245.{index}.0/24")
+}
+
+/// A node's name is a host name, a Kubernetes name, and a directory.
+fn check_name(name: &str) -> Result<()> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let fits = (1..=50).contains(&name.len())
+        && name.bytes().all(plain)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && name != control_plane::MACHINE;
+    if !fits {
+        bail!("node name {name:?}: use 1 to 50 of a-z, 0-9 and, inside, '-'");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_cannot_be_a_node_are_refused() {
+        for good in ["a", "node-1", "n1"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a.b", "../a", "control-plane", &"a".repeat(51)] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The upstream programs of the lab: built once from the pins under
+//! `lab/upstream`, kept in the user's cache under a name that follows from the
+//! pins, and gathered in one directory that machines see.
+
+use std::fs;
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::layout::{Layout, short_hash, workspace};
+use super::{debian, pause};
+use crate::command;
+
+/// The oldest Go that builds every pin.
+const GO: (u32, u32) = (1, 26);
+
+/// One upstream project with a `go.mod` of its own.
+struct Project {
+    name: &'static str,
+    /// The module whose version is the project's.
+    module: &'static str,
+    /// Programs and the packages that they are built from.
+    programs: &'static [(&'static str, &'static str)],
+    /// Variables to be set to the version, at link time.
+    stamps: fn(&Version) -> Vec<String>,
+}
+
+const PROJECTS: &[Project] = &[
+    Project {
+        name: "etcd",
+        module: "go.etcd.io/etcd/server/v3",
+        programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
+        stamps: |_| Vec::new(),
+    },
+    Project {
+        name: "containerd",
+        module: "github.com/containerd/containerd/v2",
+        programs: &[
+            ("containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
+            (
+                "containerd-shim-runc-v2",
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            ),
+            ("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
+        ],
+        stamps: |version| {
+            vec![format!(
+                "github.com/containerd/containerd/v2/version.Version={}",
+                version.number
+            )]
+        },
+    },
+    Project {
+        name: "kubernetes",
+        module: "k8s.io/kubernetes",
+        programs: &[
+            ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+            (
+                "kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+            ),
+            ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+            ("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
+            ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+            ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+            ("kubemark", "k8s.io/kubernetes/cmd/kubemark"),
+        ],
+        stamps: kubernetes_stamps,
+    },
+    Project {
+        name: "cri-tools",
+        module: "sigs.k8s.io/cri-tools",
+        programs: &[("crictl", "sigs.k8s.io/cri-tools/cmd/crictl")],
+        stamps: |version| vec![format!("sigs.k8s.io/cri-tools/pkg/version.Version={}", version.number)],
+    },
+    Project {
+        name: "metrics-server",
+        module: "sigs.k8s.io/metrics-server",
+        programs: &[("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server")],
+        stamps: kubernetes_stamps,
+    },
+];
+
+/// An unstamped program calls itself v0.0.0-master, and version checks among
+/// the components go wrong.
+fn kubernetes_stamps(version: &Version) -> Vec<String> {
+    let mut parts = version.number.split('.');
+    let major = parts.next().unwrap_or_default();
+    let minor = parts.next().unwrap_or_default();
+    ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"]
+        .iter()
+        .flat_map(|package| {
+            [
+                format!("{package}.gitVersion={}", version.tag),
+                format!("{package}.gitMajor={major}"),
+                format!("{package}.gitMinor={minor}"),
+                format!("{package}.gitTreeState=clean"),
+                format!("{package}.buildDate=1970-01-01T00:00:00Z"),
+            ]
+        })
+        .collect()
+}
+
+struct Version {
+    /// As the module's: `v1.2.3`.
+    tag: String,
+    /// Without the letter: `1.2.3`.
+    number: String,
+}
+
+/// Builds what is not in the cache yet and answers the directory with all
+/// programs. The caller holds the cache's lock.
+pub(super) fn build(layout: &Layout) -> Result<PathBuf> {
+    let mut parts = Vec::new();
+    for project in PROJECTS {
+        parts.push((Path::new(""), build_project(layout, project)?));
+    }
+    parts.push((Path::new(""), pause::build(&layout.cache)?));
+    parts.push((Path::new("containerd-1.6"), debian::containerd(&layout.cache)?));
+
+    let names = parts.iter().map(|(_, dir)| dir.as_os_str().as_encoded_bytes());
+    let together = layout.cache.join("bin").join(short_hash(names, 16));
+    if together.exists() {
+        return Ok(together);
+    }
+    let unfinished = fresh_dir(&together.with_extension("new"))?;
+    for (place, dir) in &parts {
+        let target = unfinished.join(place);
+        fs::create_dir_all(&target)?;
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            // The same file under a second name: costs no room.
+            fs::hard_link(entry.path(), target.join(entry.file_name()))?;
+        }
+    }
+    fs::rename(&unfinished, &together)?;
+    Ok(together)
+}
+
+fn build_project(layout: &Layout, project: &Project) -> Result<PathBuf> {
+    let pins = workspace().join("lab/upstream").join(project.name);
+    let go_mod = read(&pins.join("go.mod"))?;
+    let go_sum = read(&pins.join("go.sum"))?;
+    let version = pinned_version(&go_mod, project.module)
+        .with_context(|| format!("{} does not pin {}", pins.join("go.mod").display(), project.module))?;
+    let stamps = (project.stamps)(&version);
+    let key = short_hash([go_mod, go_sum, stamps.join(" ")], 16);
+    let finished = layout
+        .cache
+        .join(format!("programs/{}-{}-{key}", project.name, version.number));
+    if finished.exists() {
+        return Ok(finished);
+    }
+    require_go()?;
+    let start = Instant::now();
+    println!("lab: building {} {} …", project.name, version.tag);
+    let unfinished = fresh_dir(&finished.with_extension("new"))?;
+    let link = stamps
+        .iter()
+        .fold("-s -w".to_owned(), |link, stamp| format!("{link} -X {stamp}"));
+    for (program, package) in project.programs {
+        let mut go = Command::new("go");
+        go.current_dir(&pins)
+            .args(["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", &link, "-o"])
+            .arg(unfinished.join(program))
+            .arg(package)
+            .env("CGO_ENABLED", "0")
+            .env("GOWORK", "off")
+            .env("GOTOOLCHAIN", "local");
+        build_with_progress(&mut go, program)?;
+    }
+    fs::rename(&unfinished, &finished)?;
+    println!(
+        "lab: built {} {} in {} s",
+        project.name,
+        version.tag,
+        start.elapsed().as_secs()
+    );
+    Ok(finished)
+}
+
+/// `go build -v` names each package that it compiles: shows how far it is.
+fn build_with_progress(go: &mut Command, program: &str) -> Result<()> {
+    const BETWEEN_LINES: Duration = Duration::from_secs(15);
+    let start = Instant::now();
+    let terminal = std::io::stdout().is_terminal();
+    let mut child = go
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot run go")?;
+    let mut said = Vec::new();
+    let mut last_shown = start;
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).lines() {
+            said.push(line?);
+            let count = said.len();
+            let seconds = start.elapsed().as_secs();
+            if terminal {
+                print!("\r\x1b[Klab:   {program}: {count} packages, {seconds} s");
+                std::io::stdout().flush()?;
+            } else if last_shown.elapsed() > BETWEEN_LINES {
+                println!("lab:   {program}: {count} packages, {seconds} s");
+                last_shown = Instant::now();
+            }
+        }
+    }
+    if terminal {
+        print!("\r\x1b[K");
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        // Package names are noise now; the compiler's words are at the end.
+        let tail = said.split_off(said.len().saturating_sub(30)).join("\n");
+        bail!("{} ({status})\n{tail}", command::line(go));
+    }
+    Ok(())
+}
+
+fn require_go() -> Result<()> {
+    let (major, minor) = GO;
+    let needed = format!(
+        "the lab builds Kubernetes with Go {major}.{minor} or newer: install it from go.dev/dl \
+         or your distribution and put its bin directory on PATH"
+    );
+    let said = command::run(Command::new("go").arg("env").arg("GOVERSION"))
+        .with_context(|| needed.clone())?;
+    let said = said.trim();
+    if go_version(said).is_none_or(|found| found < GO) {
+        bail!("go is {said}, which is too old: {needed}");
+    }
+    Ok(())
+}
+
+/// `go1.26.8` is (1, 26).
+fn go_version(said: &str) -> Option<(u32, u32)> {
+    let mut parts = said.strip_prefix("go")?.split(['.', 'r', 'b', '-', ' ']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn pinned_version(go_mod: &str, module: &str) -> Option<Version> {
+    go_mod.lines().find_map(|line| {
+        let line = line.trim().trim_start_matches("require ");
+        let mut words = line.split_whitespace();
+        if words.next() != Some(module) {
+            return None;
+        }
+        let tag = words.next()?;
+        let number = tag.strip_prefix('v')?;
+        Some(Version {
+            tag: tag.to_owned(),
+            number: number.to_owned(),
+        })
+    })
+}
+
+/// An empty directory, whatever an interrupted run left there.
+pub(super) fn fresh_dir(path: &Path) -> Result<PathBuf> {
+    let _ = fs::remove_dir_all(path);
+    fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok(path.to_path_buf())
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_versions_are_read_and_compared() {
+        for (said, expected) in [
+            ("go1.26.8", Some((1, 26))),
+            ("go1.27rc1", Some((1, 27))),
+            ("go1.9", Some((1, 9))),
+            ("go2.0", Some((2, 0))),
+            ("devel", None),
+        ] {
+            assert_eq!(go_version(said), expected, "{said}");
+        }
+        assert!((1, 9) < GO && (1, 27) > GO);
+    }
+
+    #[test]
+    fn every_project_pins_its_module_and_builds_from_it() {
+        for project in PROJECTS {
+            let file = workspace().join("lab/upstream").join(project.name).join("go.mod");
+            let go_mod = read(&file).unwrap();
+            let version = pinned_version(&go_mod, project.module);
+            assert!(version.is_some(), "{} in {}", project.module, file.display());
+            for (program, package) in project.programs {
+                assert!(package.starts_with(project.module), "{program}");
+                assert!(go_mod.contains(package), "{program} is no tool of {}", file.display());
+            }
+        }
+    }
+
+    #[test]
+    fn stamps_follow_the_pin() {
+        let version = pinned_version("require k8s.io/kubernetes v1.36.4\n", "k8s.io/kubernetes").unwrap();
+        let stamps = kubernetes_stamps(&version);
+        for wanted in ["gitVersion=v1.36.4", "gitMajor=1", "gitMinor=36"] {
+            assert!(stamps.iter().any(|stamp| stamp.ends_with(wanted)), "{wanted}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What tests stand on: a real cluster on this machine, and how to wait for it.
+//!
+//! In: the pins under `lab/`, the toolchains and package registries of the
+//! machine, root. Out: [`lab::Lab`] with its kubeconfigs, its components that
+//! can be stopped, frozen, cut off and restarted, and nodes to put a kubelet
+//! in; [`wait`] for what takes its time.
+//!
+//! Only tests and `xtask` import this crate. It must not know how our agent
+//! works inside: it deals in processes, files and API objects, so that the
+//! upstream kubelet can take our agent's place in every test.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test tool owns its process: it reads the environment, the clock, and waits"
+)]
+
+pub mod command;
+pub mod lab;
+pub mod wait;
