@@ -1,1 +1,6 @@
-//! x
+//! End-to-end tests: what a user of the cluster sees, with real clients
+//! against the lab. They start the lab if it does not run; they need root.
+//!
+//! In: the programs of this checkout and the lab of crate `testkit`. Out:
+//! verdicts. A test knows commands, files and API objects, and nothing of how
+//! our crates work inside. The tests are in `shared_lab` and `lab_itself`.

@@ -107,7 +107,11 @@ fn status(layout: &Layout) -> Result<()> {
         for daemon in machine.daemons()? {
             let state = match daemon.pid() {
                 Some(pid) => format!("runs (process {})", pid.as_raw_nonzero()),
-                None => format!("has ended: cargo xtask lab logs {}/{}", machine.name(), daemon.name()),
+                None => format!(
+                    "has ended: cargo xtask lab logs {}/{}",
+                    machine.name(),
+                    daemon.name()
+                ),
             };
             println!("  {:<24} {state}", daemon.name());
         }
@@ -118,8 +122,7 @@ fn status(layout: &Layout) -> Result<()> {
 fn logs(layout: &Layout, wanted: &str, follow: bool) -> Result<()> {
     let lab = running(layout)?;
     let daemon = find_daemon(&lab, wanted)?;
-    let mut file = File::open(daemon.log_file())
-        .with_context(|| format!("{wanted} has no log"))?;
+    let mut file = File::open(daemon.log_file()).with_context(|| format!("{wanted} has no log"))?;
     let mut place = 0;
     loop {
         let mut bytes = Vec::new();
@@ -137,20 +140,36 @@ fn logs(layout: &Layout, wanted: &str, follow: bool) -> Result<()> {
 fn find_daemon(lab: &Lab, wanted: &str) -> Result<Daemon> {
     let (machine, name) = wanted.split_once('/').unwrap_or(("control-plane", wanted));
     let daemons = find_machine(lab, machine)?.daemons()?;
-    let names: Vec<String> = daemons.iter().map(|daemon| daemon.name().to_owned()).collect();
+    let names: Vec<String> = daemons
+        .iter()
+        .map(|daemon| daemon.name().to_owned())
+        .collect();
     daemons
         .into_iter()
         .find(|daemon| daemon.name() == name)
-        .with_context(|| format!("{machine} has no daemon {name}; it has {}", names.join(", ")))
+        .with_context(|| {
+            format!(
+                "{machine} has no daemon {name}; it has {}",
+                names.join(", ")
+            )
+        })
 }
 
 fn find_machine(lab: &Lab, wanted: &str) -> Result<Machine> {
     let machines = lab.machines()?;
-    let names: Vec<String> = machines.iter().map(|machine| machine.name().to_owned()).collect();
+    let names: Vec<String> = machines
+        .iter()
+        .map(|machine| machine.name().to_owned())
+        .collect();
     machines
         .into_iter()
         .find(|machine| machine.name() == wanted)
-        .with_context(|| format!("the lab has no machine {wanted}; it has {}", names.join(", ")))
+        .with_context(|| {
+            format!(
+                "the lab has no machine {wanted}; it has {}",
+                names.join(", ")
+            )
+        })
 }
 
 fn shell(layout: &Layout, machine: Option<&str>, words: &[String]) -> Result<()> {
@@ -187,14 +206,21 @@ fn shell(layout: &Layout, machine: Option<&str>, words: &[String]) -> Result<()>
 fn node(layout: &Layout, verb: NodeVerb) -> Result<()> {
     let lab = running(layout)?;
     match verb {
-        NodeVerb::Add { name, runtime, upstream_kubelet } => {
+        NodeVerb::Add {
+            name,
+            runtime,
+            upstream_kubelet,
+        } => {
             let runtime = match runtime {
                 RuntimeName::Containerd2 => Runtime::Containerd2,
                 RuntimeName::Containerd16 => Runtime::Containerd16,
             };
             let mut node = lab.node(&name, runtime)?;
             node.keep();
-            println!("node {name} at {}: cargo xtask lab shell {name}", node.address());
+            println!(
+                "node {name} at {}: cargo xtask lab shell {name}",
+                node.address()
+            );
             if upstream_kubelet {
                 node.start_upstream_kubelet("")?;
                 node.wait_ready(Duration::from_secs(60))?;

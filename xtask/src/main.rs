@@ -9,7 +9,10 @@
     reason = "a task owns its process: it reads the environment and the clock"
 )]
 
+mod deny;
 mod lab;
+mod test;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -24,6 +27,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Run every check and test of this repository
+    Test {
+        /// Only what needs no root and no lab
+        #[arg(long)]
+        fast: bool,
+        /// Leave the lab running afterwards
+        #[arg(long, conflicts_with = "fast")]
+        keep_lab: bool,
+    },
+    /// Check the rules of this repository: imports, sizes, head comments, READMEs
+    Tidy,
     /// Start, stop and look at a real cluster for tests
     Lab {
         #[command(subcommand)]
@@ -33,6 +47,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
+        Task::Test { fast, keep_lab } => test::run(fast, keep_lab),
+        Task::Tidy => tidy::run(),
         Task::Lab { verb } => lab::run(verb),
     };
     match result {

@@ -14,6 +14,8 @@
     reason = "a test tool owns its process: it reads the environment, the clock, and waits"
 )]
 
+pub mod cargo;
 pub mod command;
 pub mod lab;
 pub mod wait;
+pub mod workload;

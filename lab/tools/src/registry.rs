@@ -5,7 +5,7 @@
 //! distribution protocol below `/v2/`. The first part of a repository's name
 //! says how it behaves: `open/NAME` answers, `private/NAME` wants the user
 //! `lab` with the password `secret`, `slow/NAME` sends its blobs at
-//! 256 KiB a second, `failing/NAME` answers 500, `busy/NAME` 429. It must not
+//! 1 MiB a second, `failing/NAME` answers 500, `busy/NAME` 429. It must not
 //! know who pulls.
 
 #![allow(
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 /// `lab:secret`, as HTTP carries it.
 const CREDENTIALS: &str = "Basic bGFiOnNlY3JldA==";
 const SLOW_CHUNK: usize = 64 * 1024;
-const SLOW_PAUSE: Duration = Duration::from_millis(250);
+const SLOW_PAUSE: Duration = Duration::from_millis(62);
 
 struct Registry {
     blobs: PathBuf,
@@ -80,7 +80,8 @@ async fn main() -> Result<()> {
 impl Registry {
     fn open(layout: &Path) -> Result<Self> {
         let index = layout.join("index.json");
-        let index = std::fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
+        let index =
+            std::fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
         let index: Value = serde_json::from_slice(&index)?;
         let manifests = index["manifests"].as_array().into_iter().flatten();
         let tags = manifests
@@ -114,7 +115,11 @@ impl Registry {
 
 async fn answer(State(registry): State<Arc<Registry>>, request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return error(StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED", "this registry is read-only");
+        return error(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "UNSUPPORTED",
+            "this registry is read-only",
+        );
     }
     let path = request.uri().path();
     if path == "/v2/" || path == "/v2" {
@@ -125,13 +130,25 @@ async fn answer(State(registry): State<Arc<Registry>>, request: Request) -> Resp
     };
     match wanted.behaviour {
         Behaviour::Failing => {
-            return error(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN", "failing as it was asked to");
+            return error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "UNKNOWN",
+                "failing as it was asked to",
+            );
         }
         Behaviour::Busy => {
-            return error(StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS", "busy as it was asked to");
+            return error(
+                StatusCode::TOO_MANY_REQUESTS,
+                "TOOMANYREQUESTS",
+                "busy as it was asked to",
+            );
         }
         Behaviour::Private if !may_enter(request.headers()) => {
-            let mut refusal = error(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "authentication required");
+            let mut refusal = error(
+                StatusCode::UNAUTHORIZED,
+                "UNAUTHORIZED",
+                "authentication required",
+            );
             let challenge = axum::http::HeaderValue::from_static("Basic realm=\"lab\"");
             refusal.headers_mut().insert(WWW_AUTHENTICATE, challenge);
             return refusal;
@@ -165,16 +182,14 @@ async fn answer(State(registry): State<Arc<Registry>>, request: Request) -> Resp
 }
 
 fn parse(path: &str) -> Option<Wanted<'_>> {
-    let (repository, kind, reference) = path
-        .strip_prefix("/v2/")
-        .and_then(|path| {
-            path.split_once("/manifests/")
-                .map(|(repository, reference)| (repository, Kind::Manifest, reference))
-                .or_else(|| {
-                    path.split_once("/blobs/")
-                        .map(|(repository, reference)| (repository, Kind::Blob, reference))
-                })
-        })?;
+    let (repository, kind, reference) = path.strip_prefix("/v2/").and_then(|path| {
+        path.split_once("/manifests/")
+            .map(|(repository, reference)| (repository, Kind::Manifest, reference))
+            .or_else(|| {
+                path.split_once("/blobs/")
+                    .map(|(repository, reference)| (repository, Kind::Blob, reference))
+            })
+    })?;
     let (behaviour, name) = repository.split_once('/')?;
     let behaviour = match behaviour {
         "open" => Behaviour::Open,
@@ -211,7 +226,10 @@ fn slowly(bytes: Bytes) -> Body {
         for chunk in bytes.chunks(SLOW_CHUNK) {
             tokio::time::sleep(SLOW_PAUSE).await;
             // The client went away: nobody is left to be slow for.
-            if tokio::io::AsyncWriteExt::write_all(&mut writer, chunk).await.is_err() {
+            if tokio::io::AsyncWriteExt::write_all(&mut writer, chunk)
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -236,7 +254,12 @@ mod tests {
         assert_eq!(wanted.kind, Kind::Manifest);
         assert_eq!(wanted.reference, "v1");
         assert_eq!(parse("/v2/open/a/blobs/sha256:0").unwrap().kind, Kind::Blob);
-        for path in ["/v2/odd/name/manifests/v1", "/v2/open", "/", "/v2/open/a/tags/list"] {
+        for path in [
+            "/v2/odd/name/manifests/v1",
+            "/v2/open",
+            "/",
+            "/v2/open/a/tags/list",
+        ] {
             assert_eq!(parse(path), None, "{path}");
         }
     }

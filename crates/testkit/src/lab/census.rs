@@ -64,17 +64,26 @@ fn all_processes() -> impl Iterator<Item = i32> {
 fn namespaces() -> BTreeSet<PathBuf> {
     all_processes()
         .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/ns")).ok())
-        .flat_map(|entries| entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()))
+        .flat_map(|entries| {
+            entries
+                .flatten()
+                .filter_map(|entry| fs::read_link(entry.path()).ok())
+        })
         .collect()
 }
 
 /// Kernel parameters of the whole host that a kubelet sets.
 fn sysctls() -> BTreeSet<String> {
-    ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"]
-        .iter()
-        .map(|key| {
-            let value = fs::read_to_string(format!("/proc/sys/{key}")).unwrap_or_default();
-            format!("{key}={}", value.trim())
-        })
-        .collect()
+    [
+        "vm/overcommit_memory",
+        "vm/panic_on_oom",
+        "kernel/panic",
+        "kernel/panic_on_oops",
+    ]
+    .iter()
+    .map(|key| {
+        let value = fs::read_to_string(format!("/proc/sys/{key}")).unwrap_or_default();
+        format!("{key}={}", value.trim())
+    })
+    .collect()
 }

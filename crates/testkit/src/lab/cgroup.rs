@@ -89,11 +89,7 @@ impl Cgroup {
             for dir in tree(&hierarchy.join(&self.path)) {
                 // A cgroup may vanish while we look: then it had no process.
                 let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-                found.extend(
-                    procs
-                        .lines()
-                        .filter_map(|line| line.parse::<i32>().ok()),
-                );
+                found.extend(procs.lines().filter_map(|line| line.parse::<i32>().ok()));
             }
         }
         Ok(found)

@@ -120,7 +120,12 @@ pub(super) fn start(
     }
 
     machine.write(KUBEADM_CONFIG, kubeadm_config(options, state))?;
-    for phase in [["certs", "all"], ["kubeconfig", "all"], ["etcd", "local"], ["control-plane", "all"]] {
+    for phase in [
+        ["certs", "all"],
+        ["kubeconfig", "all"],
+        ["etcd", "local"],
+        ["control-plane", "all"],
+    ] {
         kubeadm(&machine, &phase)?;
     }
     for component in [Component::Etcd, Component::ApiServer] {
@@ -129,10 +134,12 @@ pub(super) fn start(
     let images = machine.file("/opt/lab/registry");
     copy_dir(registry_images, &images)?;
     let address = format!("{ADDRESS}:{REGISTRY_PORT}");
-    Component::Registry.daemon(&machine).start(&Component::Registry.spec(
-        "/opt/lab/tools/lab-registry".to_owned(),
-        vec![address, "/opt/lab/registry".to_owned()],
-    ))?;
+    Component::Registry
+        .daemon(&machine)
+        .start(&Component::Registry.spec(
+            "/opt/lab/tools/lab-registry".to_owned(),
+            vec![address, "/opt/lab/registry".to_owned()],
+        ))?;
     Component::Forward.daemon(&machine).start(&Spec {
         host_port: Some(state.host_port),
         ..Component::Forward.spec(
@@ -144,25 +151,35 @@ pub(super) fn start(
 }
 
 /// What is done through the API once it answers: the rest of kubeadm's work.
-pub(super) fn set_up_cluster(machine: &Machine, admin: &Kubectl, super_admin: &Kubectl) -> Result<()> {
+pub(super) fn set_up_cluster(
+    machine: &Machine,
+    admin: &Kubectl,
+    super_admin: &Kubectl,
+) -> Result<()> {
     wait_ready(machine, super_admin)?;
     for component in [Component::ControllerManager, Component::Scheduler] {
         start_from_manifest(machine, component)?;
     }
     // The API server makes its own roles after it is ready; until then even
     // the binding below is refused.
-    wait::until("the API server to make its roles", Duration::from_secs(30), || {
-        super_admin.run([
-            "create",
-            "clusterrolebinding",
-            "kubeadm:cluster-admins",
-            "--clusterrole=cluster-admin",
-            "--group=kubeadm:cluster-admins",
-        ])
-    })?;
-    wait::until("the administrator's binding to count", Duration::from_secs(10), || {
-        admin.run(["get", "namespaces"])
-    })?;
+    wait::until(
+        "the API server to make its roles",
+        Duration::from_secs(30),
+        || {
+            super_admin.run([
+                "create",
+                "clusterrolebinding",
+                "kubeadm:cluster-admins",
+                "--clusterrole=cluster-admin",
+                "--group=kubeadm:cluster-admins",
+            ])
+        },
+    )?;
+    wait::until(
+        "the administrator's binding to count",
+        Duration::from_secs(10),
+        || admin.run(["get", "namespaces"]),
+    )?;
     for phase in [&["upload-config", "all"][..], &["bootstrap-token"]] {
         kubeadm(machine, phase)?;
     }
@@ -171,13 +188,20 @@ pub(super) fn set_up_cluster(machine: &Machine, admin: &Kubectl, super_admin: &K
 
 /// Waits until the API server says that it is ready.
 pub(super) fn wait_ready(machine: &Machine, kubectl: &Kubectl) -> Result<()> {
-    wait::until("the API server to be ready", Duration::from_secs(60), || {
-        let daemon = Component::ApiServer.daemon(machine);
-        if !daemon.is_running() {
-            bail!("kube-apiserver has ended:\n{}", last_lines(&daemon.log(), 5));
-        }
-        kubectl.run(["get", "--raw", "/readyz"]).map(drop)
-    })
+    wait::until(
+        "the API server to be ready",
+        Duration::from_secs(60),
+        || {
+            let daemon = Component::ApiServer.daemon(machine);
+            if !daemon.is_running() {
+                bail!(
+                    "kube-apiserver has ended:\n{}",
+                    last_lines(&daemon.log(), 5)
+                );
+            }
+            kubectl.run(["get", "--raw", "/readyz"]).map(drop)
+        },
+    )
 }
 
 fn connect(machine: &Machine) -> Result<()> {
@@ -193,8 +217,21 @@ fn connect(machine: &Machine) -> Result<()> {
         machine.run(
             "iptables",
             [
-                "-w", "-t", "nat", "-A", chain, "-d", "10.96.0.1", "-p", "tcp", "--dport", "443",
-                "-j", "DNAT", "--to-destination", &to_api,
+                "-w",
+                "-t",
+                "nat",
+                "-A",
+                chain,
+                "-d",
+                "10.96.0.1",
+                "-p",
+                "tcp",
+                "--dport",
+                "443",
+                "-j",
+                "DNAT",
+                "--to-destination",
+                &to_api,
             ],
         )?;
     }

@@ -85,8 +85,9 @@ impl Daemon {
 
     pub fn spec(&self) -> Result<Spec> {
         let file = self.state_file("json");
-        let text = fs::read(&file)
-            .with_context(|| format!("{} was never started in {}", self.name, self.machine.name()))?;
+        let text = fs::read(&file).with_context(|| {
+            format!("{} was never started in {}", self.name, self.machine.name())
+        })?;
         serde_json::from_slice(&text).with_context(|| format!("cannot read {}", file.display()))
     }
 
@@ -160,11 +161,23 @@ impl Daemon {
             );
         }
         let group = spec.group.to_string();
-        let owned = ["-w", verb, "OUTPUT", "-m", "owner", "--gid-owner", &group, "-j", "DROP"];
+        let owned = [
+            "-w",
+            verb,
+            "OUTPUT",
+            "-m",
+            "owner",
+            "--gid-owner",
+            &group,
+            "-j",
+            "DROP",
+        ];
         self.machine.run("iptables", owned)?;
         for port in spec.ports {
             let port = port.to_string();
-            let inbound = ["-w", verb, "INPUT", "-p", "tcp", "--dport", &port, "-j", "DROP"];
+            let inbound = [
+                "-w", verb, "INPUT", "-p", "tcp", "--dport", &port, "-j", "DROP",
+            ];
             self.machine.run("iptables", inbound)?;
         }
         Ok(())
@@ -172,7 +185,11 @@ impl Daemon {
 
     fn launch(&self, spec: &Spec) -> Result<()> {
         if let Some(pid) = self.pid() {
-            bail!("{} runs already in {} ({pid:?})", self.name, self.machine.name());
+            bail!(
+                "{} runs already in {} ({pid:?})",
+                self.name,
+                self.machine.name()
+            );
         }
         let stdin = match spec.host_port {
             None => Stdio::null(),

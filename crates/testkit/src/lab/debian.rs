@@ -51,7 +51,10 @@ pub(super) fn install_packages() -> Result<()> {
 
 /// On a machine without merged /usr a program may be at the older place.
 fn is_there(file: &str) -> bool {
-    Path::new(file).exists() || file.strip_prefix("/usr").is_some_and(|old| Path::new(old).exists())
+    Path::new(file).exists()
+        || file
+            .strip_prefix("/usr")
+            .is_some_and(|old| Path::new(old).exists())
 }
 
 /// Debian's own containerd, the second runtime that we support. Unpacked, not
@@ -83,8 +86,11 @@ pub(super) fn containerd(cache: &Path) -> Result<PathBuf> {
     command::run(Command::new("dpkg").arg("-x").arg(&package).arg(&unpacked))?;
     let unfinished = fresh_dir(&finished.with_extension("new"))?;
     for program in ["containerd", "containerd-shim-runc-v2", "ctr"] {
-        fs::rename(unpacked.join("usr/bin").join(program), unfinished.join(program))
-            .with_context(|| format!("Debian's containerd package has no {program}"))?;
+        fs::rename(
+            unpacked.join("usr/bin").join(program),
+            unfinished.join(program),
+        )
+        .with_context(|| format!("Debian's containerd package has no {program}"))?;
     }
     fs::remove_dir_all(&unpacked)?;
     fs::rename(&unfinished, &finished)?;

@@ -75,7 +75,10 @@ pub(super) fn build(cache: &Path, programs: &Path) -> Result<Images> {
     for name in [PAUSE, "registry.k8s.io/pause:3.10.2"] {
         layout.add(name, &pause_image)?;
     }
-    for name in ["docker.io/library/busybox:1.35", "docker.io/library/busybox:latest"] {
+    for name in [
+        "docker.io/library/busybox:1.35",
+        "docker.io/library/busybox:latest",
+    ] {
         layout.add(name, &busybox_image)?;
     }
     layout.finish()?;
@@ -145,7 +148,10 @@ impl OciLayout {
     fn finish(self) -> Result<()> {
         let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": self.manifests });
         fs::write(self.dir.join("index.json"), serde_json::to_vec(&index)?)?;
-        fs::write(self.dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        fs::write(
+            self.dir.join("oci-layout"),
+            r#"{"imageLayoutVersion":"1.0.0"}"#,
+        )?;
         Ok(())
     }
 }
@@ -239,7 +245,9 @@ fn architecture() -> &'static str {
 }
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle)
 }
 
 #[cfg(test)]
@@ -260,8 +268,16 @@ mod tests {
         let index = fs::read(dir.path().join("index.json")).unwrap();
         let index: Value = serde_json::from_slice(&index).unwrap();
         let entry = &index["manifests"][0];
-        assert_eq!(entry["annotations"]["io.containerd.image.name"], "some/name:1");
-        let digest = entry["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap().to_owned();
+        assert_eq!(
+            entry["annotations"]["io.containerd.image.name"],
+            "some/name:1"
+        );
+        let digest = entry["digest"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("sha256:")
+            .unwrap()
+            .to_owned();
         let manifest = fs::read(dir.path().join("blobs/sha256").join(&digest)).unwrap();
         assert_eq!(hex(&Sha256::digest(&manifest)), digest);
         let manifest: Value = serde_json::from_slice(&manifest).unwrap();
@@ -280,6 +296,9 @@ mod tests {
             .map(|entry| entry.unwrap().path().unwrap().display().to_string())
             .collect();
         assert!(paths.contains(&"bin/sh".to_owned()), "{paths:?}");
-        assert_eq!(paths.iter().filter(|path| *path == "bin/busybox").count(), 1);
+        assert_eq!(
+            paths.iter().filter(|path| *path == "bin/busybox").count(),
+            1
+        );
     }
 }

@@ -17,7 +17,9 @@ impl InstanceId {
     pub fn new(id: &str) -> Result<Self> {
         const LONGEST: usize = 20;
         let fits = (1..=LONGEST).contains(&id.len())
-            && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         if !fits {
             bail!("lab id {id:?}: use 1 to {LONGEST} of the characters a-z and 0-9");
         }
@@ -142,7 +144,15 @@ mod tests {
         for good in ["a", "lab7", "0123456789abcdefghij"] {
             assert!(InstanceId::new(good).is_ok(), "{good}");
         }
-        for bad in ["", "Lab", "a-b", "../x", "0123456789abcdefghijk", "a b", "ä"] {
+        for bad in [
+            "",
+            "Lab",
+            "a-b",
+            "../x",
+            "0123456789abcdefghijk",
+            "a b",
+            "ä",
+        ] {
             assert!(InstanceId::new(bad).is_err(), "{bad}");
         }
     }

@@ -64,9 +64,8 @@ impl Machine {
             &format!("lab machine {name} to boot"),
             Duration::from_secs(10),
             || {
-                Self::open(layout, name)?.with_context(|| {
-                    fs::read_to_string(dir.join("boot.log")).unwrap_or_default()
-                })
+                Self::open(layout, name)?
+                    .with_context(|| fs::read_to_string(dir.join("boot.log")).unwrap_or_default())
             },
         )
     }

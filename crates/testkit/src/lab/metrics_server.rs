@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::control_plane::{ADDRESS, Component};
+use super::control_plane::{ADDRESS, Component, last_lines};
 use super::{Lab, kubeconfig};
 use crate::wait;
 
@@ -20,8 +20,11 @@ pub(super) fn start(lab: &Lab) -> Result<()> {
     if daemon.is_running() {
         return Ok(());
     }
-    lab.kubectl()
-        .apply(&OBJECTS.replace("@ADDRESS@", ADDRESS).replace("@PORT@", &PORT.to_string()))?;
+    lab.kubectl().apply(
+        &OBJECTS
+            .replace("@ADDRESS@", ADDRESS)
+            .replace("@PORT@", &PORT.to_string()),
+    )?;
     let token = lab.kubectl().run([
         "--namespace=kube-system",
         "create",
@@ -29,7 +32,10 @@ pub(super) fn start(lab: &Lab) -> Result<()> {
         "metrics-server",
         "--duration=24h",
     ])?;
-    machine.write(KUBECONFIG, kubeconfig(&lab.authority()?, &lab.inner_url(), token.trim()))?;
+    machine.write(
+        KUBECONFIG,
+        kubeconfig(&lab.authority()?, &lab.inner_url(), token.trim()),
+    )?;
     let arguments = [
         &format!("--kubeconfig={KUBECONFIG}"),
         &format!("--authentication-kubeconfig={KUBECONFIG}"),
@@ -39,18 +45,29 @@ pub(super) fn start(lab: &Lab) -> Result<()> {
         "--kubelet-preferred-address-types=InternalIP",
         // Kubelets of the lab sign their serving certificates themselves.
         "--kubelet-insecure-tls",
+        // The shortest that it takes; a request may last less than that.
         "--metric-resolution=10s",
+        "--kubelet-request-timeout=5s",
     ];
     daemon.start(&Component::MetricsServer.spec(
         "metrics-server".to_owned(),
         arguments.map(|argument: &str| argument.to_owned()).to_vec(),
     ))?;
-    wait::until("metrics-server to be available", Duration::from_secs(60), || {
-        let service = lab.kubectl().json(["get", "apiservice", "v1beta1.metrics.k8s.io"])?;
-        let condition = &service["status"]["conditions"][0];
-        if condition["status"] != "True" {
-            bail!("{condition}");
-        }
-        Ok(())
-    })
+    wait::until(
+        "metrics-server to be available",
+        Duration::from_secs(60),
+        || {
+            if !daemon.is_running() {
+                bail!("it has ended:\n{}", last_lines(&daemon.log(), 5));
+            }
+            let service = lab
+                .kubectl()
+                .json(["get", "apiservice", "v1beta1.metrics.k8s.io"])?;
+            let condition = &service["status"]["conditions"][0];
+            if condition["status"] != "True" {
+                bail!("{condition}");
+            }
+            Ok(())
+        },
+    )
 }

@@ -16,7 +16,6 @@ mod metrics_server;
 mod node;
 mod pause;
 mod programs;
-mod tools;
 
 pub mod census;
 
@@ -44,6 +43,7 @@ use self::layout::short_hash;
 pub use self::layout::{InstanceId, Layout, workspace};
 pub use self::machine::Machine;
 pub use self::node::{Node, Runtime};
+use crate::cargo;
 
 /// The release that the lab is pinned to, and that we are measured against.
 pub const KUBERNETES: &str = "v1.36.4";
@@ -109,22 +109,40 @@ impl Lab {
             token: random_token()?,
         };
         fs::create_dir_all(&layout.dir)?;
-        let machine = control_plane::start(&layout, options, &state, &parts.images.registry, &parts.tools)?;
+        let machine = control_plane::start(
+            &layout,
+            options,
+            &state,
+            &parts.images.registry,
+            &parts.tools,
+        )?;
         let lab = Self {
             layout,
             state,
             control_plane: machine,
         };
         for name in ["admin", "super-admin"] {
-            let inner = fs::read_to_string(lab.control_plane.root(&format!("/etc/kubernetes/{name}.conf")))?;
+            let inner = fs::read_to_string(
+                lab.control_plane
+                    .root(&format!("/etc/kubernetes/{name}.conf")),
+            )?;
             let outer = inner.replace(&lab.inner_url(), &lab.url());
             write_secret(&lab.kubeconfig_file(name), &outer)?;
         }
-        let super_admin = lab.kubectl().with_kubeconfig(&lab.kubeconfig_file("super-admin"));
+        let super_admin = lab
+            .kubectl()
+            .with_kubeconfig(&lab.kubeconfig_file("super-admin"));
         control_plane::set_up_cluster(&lab.control_plane, &lab.kubectl(), &super_admin)?;
         // Last: without it the next `up` starts over.
-        write_secret(&state_file(&lab.layout), &serde_json::to_string_pretty(&lab.state)?)?;
-        println!("lab: {} is up after {:.1} s", lab.layout.id, start.elapsed().as_secs_f64());
+        write_secret(
+            &state_file(&lab.layout),
+            &serde_json::to_string_pretty(&lab.state)?,
+        )?;
+        println!(
+            "lab: {} is up after {:.1} s",
+            lab.layout.id,
+            start.elapsed().as_secs_f64()
+        );
         Ok(lab)
     }
 
@@ -179,7 +197,11 @@ impl Lab {
 
     /// The kubeconfig of a machine that has nothing but a bootstrap token.
     pub fn bootstrap_kubeconfig(&self) -> Result<String> {
-        Ok(kubeconfig(&self.authority()?, &self.inner_url(), &self.state.token))
+        Ok(kubeconfig(
+            &self.authority()?,
+            &self.inner_url(),
+            &self.state.token,
+        ))
     }
 
     /// A token with which a node may join.
@@ -189,7 +211,9 @@ impl Lab {
 
     /// The cluster's certificate authority, PEM.
     pub fn authority(&self) -> Result<String> {
-        Ok(fs::read_to_string(self.control_plane.root("/etc/kubernetes/pki/ca.crt"))?)
+        Ok(fs::read_to_string(
+            self.control_plane.root("/etc/kubernetes/pki/ca.crt"),
+        )?)
     }
 
     pub fn kubectl(&self) -> Kubectl {
@@ -266,7 +290,7 @@ impl Parts {
         debian::install_packages()?;
         let programs = programs::build(layout)?;
         let images = images::build(&layout.cache, &programs)?;
-        let tools = tools::build()?;
+        let tools = cargo::build("lab-tools")?;
         let mut made_from = vec![
             machine::SCRIPTS.concat().into_bytes(),
             options.signing_duration.clone().into_bytes(),
@@ -331,7 +355,7 @@ fn machine_names(layout: &Layout) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn require_root() -> Result<()> {
+pub fn require_root() -> Result<()> {
     if !geteuid().is_root() {
         bail!("the lab makes namespaces, mounts and cgroups: run it as root");
     }
@@ -345,7 +369,10 @@ fn lock(path: &Path) -> Result<File> {
     }
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        println!("lab: waiting for another process that holds {}", path.display());
+        println!(
+            "lab: waiting for another process that holds {}",
+            path.display()
+        );
         flock(&file, FlockOperation::LockExclusive)?;
     }
     Ok(file)

@@ -133,21 +133,27 @@ impl Node {
     /// Lets its packets vanish while its link stays up: the far end is silent.
     pub fn cut_off(&self) -> Result<()> {
         let port = self.port()?;
-        self.lab.control_plane().ip(&[format!("link set {port} nomaster")])
+        self.lab
+            .control_plane()
+            .ip(&[format!("link set {port} nomaster")])
     }
 
     pub fn reconnect(&self) -> Result<()> {
         let port = self.port()?;
-        self.lab.control_plane().ip(&[format!("link set {port} master lab0")])
+        self.lab
+            .control_plane()
+            .ip(&[format!("link set {port} master lab0")])
     }
 
     /// Starts the upstream kubelet as a machine that has nothing but a
     /// bootstrap token would. `config` is added to the lab's configuration.
     pub fn start_upstream_kubelet(&self, config: &str) -> Result<()> {
         let authority = fs::read(self.lab.control_plane().root("/etc/kubernetes/pki/ca.crt"))?;
-        self.machine.write("/etc/kubernetes/pki/ca.crt", authority)?;
+        self.machine
+            .write("/etc/kubernetes/pki/ca.crt", authority)?;
         let bootstrap = "/etc/kubernetes/bootstrap-kubelet.conf";
-        self.machine.write(bootstrap, self.lab.bootstrap_kubeconfig()?)?;
+        self.machine
+            .write(bootstrap, self.lab.bootstrap_kubeconfig()?)?;
         fs::create_dir_all(self.machine.root("/etc/kubernetes/manifests"))?;
         let file = "/var/lib/kubelet/config.yaml";
         self.machine.write(file, format!("{KUBELET}{config}"))?;
@@ -192,13 +198,18 @@ impl Node {
 
     fn connect(&self, index: u8) -> Result<()> {
         let control_plane = self.lab.control_plane();
-        let Self { machine, address, .. } = self;
+        let Self {
+            machine, address, ..
+        } = self;
         let init = machine.init().as_raw_nonzero();
         let port = format!("node{index}");
         control_plane.ip(&[
             format!("link add {port} type veth peer name eth0 netns {init}"),
             format!("link set {port} master lab0 up"),
-            format!("route replace {} via {address} onlink dev lab0", pod_subnet(index)),
+            format!(
+                "route replace {} via {address} onlink dev lab0",
+                pod_subnet(index)
+            ),
         ])?;
         machine.ip(&[
             format!("addr add {address}/16 dev eth0"),
@@ -208,17 +219,22 @@ impl Node {
     }
 
     fn furnish(&self, index: u8) -> Result<()> {
-        let Self { machine, address, .. } = self;
+        let Self {
+            machine, address, ..
+        } = self;
         machine.write("/etc/hosts", hosts(self.name(), address))?;
         machine.write("/etc/hostname", format!("{}\n", self.name()))?;
         machine.write("/etc/resolv.conf", "search lab.test\n")?;
-        machine.write("/etc/machine-id", format!("{}\n", short_hash([self.name()], 32)))?;
+        machine.write(
+            "/etc/machine-id",
+            format!("{}\n", short_hash([self.name()], 32)),
+        )?;
         let cni = CNI.replace("@POD_SUBNET@", &pod_subnet(index));
         machine.write("/etc/cni/net.d/10-lab.conflist", cni)?;
         let registry = format!("registry.lab:{}", control_plane::REGISTRY_PORT);
         machine.write(
             &format!("/etc/containerd/certs.d/{registry}/hosts.toml"),
-            format!("server = \"http://{registry}\"\n"),
+            format!("server = \"http://{registry}\"\n\n[host.\"http://{registry}\"]\n"),
         )?;
         machine.write(
             "/etc/crictl.yaml",
@@ -251,7 +267,13 @@ impl Node {
         fs::copy(self.lab.image_archive(), &archive)?;
         self.machine.run(
             &format!("{programs}/ctr"),
-            ["--namespace", "k8s.io", "images", "import", "/opt/lab/images.tar"],
+            [
+                "--namespace",
+                "k8s.io",
+                "images",
+                "import",
+                "/opt/lab/images.tar",
+            ],
         )?;
         fs::remove_file(archive)?;
         // What was imported shows up in CRI a moment later.
@@ -304,8 +326,15 @@ const INDEX_FILE: &str = "/opt/lab/index";
 fn take_index(lab: &Lab, machine: &Machine) -> Result<u8> {
     let mut taken = Vec::new();
     for entry in fs::read_dir(lab.layout().machines_dir())? {
-        let file = entry?.path().join("fs").join(INDEX_FILE.trim_start_matches('/'));
-        taken.extend(fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u8>().ok()));
+        let file = entry?
+            .path()
+            .join("fs")
+            .join(INDEX_FILE.trim_start_matches('/'));
+        taken.extend(
+            fs::read_to_string(file)
+                .ok()
+                .and_then(|text| text.trim().parse::<u8>().ok()),
+        );
     }
     let index = (1..=250)
         .find(|index| !taken.contains(index))
@@ -341,7 +370,16 @@ mod tests {
         for good in ["a", "node-1", "n1"] {
             assert!(check_name(good).is_ok(), "{good}");
         }
-        for bad in ["", "-a", "a-", "A", "a.b", "../a", "control-plane", &"a".repeat(51)] {
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a.b",
+            "../a",
+            "control-plane",
+            &"a".repeat(51),
+        ] {
             assert!(check_name(bad).is_err(), "{bad}");
         }
     }

@@ -22,8 +22,21 @@ pub(super) fn build(cache: &Path) -> Result<PathBuf> {
     command::run(
         Command::new("rustc")
             .current_dir(workspace())
-            .args(["--edition", "2024", "-C", "opt-level=z", "-C", "panic=abort"])
-            .args(["-C", "target-feature=+crt-static", "-C", "strip=symbols", "-o"])
+            .args([
+                "--edition",
+                "2024",
+                "-C",
+                "opt-level=z",
+                "-C",
+                "panic=abort",
+            ])
+            .args([
+                "-C",
+                "target-feature=+crt-static",
+                "-C",
+                "strip=symbols",
+                "-o",
+            ])
             .arg(unfinished.join("pause"))
             .arg(source),
     )?;

@@ -39,7 +39,10 @@ const PROJECTS: &[Project] = &[
         name: "containerd",
         module: "github.com/containerd/containerd/v2",
         programs: &[
-            ("containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
+            (
+                "containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd",
+            ),
             (
                 "containerd-shim-runc-v2",
                 "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
@@ -74,12 +77,20 @@ const PROJECTS: &[Project] = &[
         name: "cri-tools",
         module: "sigs.k8s.io/cri-tools",
         programs: &[("crictl", "sigs.k8s.io/cri-tools/cmd/crictl")],
-        stamps: |version| vec![format!("sigs.k8s.io/cri-tools/pkg/version.Version={}", version.number)],
+        stamps: |version| {
+            vec![format!(
+                "sigs.k8s.io/cri-tools/pkg/version.Version={}",
+                version.number
+            )]
+        },
     },
     Project {
         name: "metrics-server",
         module: "sigs.k8s.io/metrics-server",
-        programs: &[("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server")],
+        programs: &[(
+            "metrics-server",
+            "sigs.k8s.io/metrics-server/cmd/metrics-server",
+        )],
         stamps: kubernetes_stamps,
     },
 ];
@@ -90,18 +101,21 @@ fn kubernetes_stamps(version: &Version) -> Vec<String> {
     let mut parts = version.number.split('.');
     let major = parts.next().unwrap_or_default();
     let minor = parts.next().unwrap_or_default();
-    ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"]
-        .iter()
-        .flat_map(|package| {
-            [
-                format!("{package}.gitVersion={}", version.tag),
-                format!("{package}.gitMajor={major}"),
-                format!("{package}.gitMinor={minor}"),
-                format!("{package}.gitTreeState=clean"),
-                format!("{package}.buildDate=1970-01-01T00:00:00Z"),
-            ]
-        })
-        .collect()
+    [
+        "k8s.io/component-base/version",
+        "k8s.io/client-go/pkg/version",
+    ]
+    .iter()
+    .flat_map(|package| {
+        [
+            format!("{package}.gitVersion={}", version.tag),
+            format!("{package}.gitMajor={major}"),
+            format!("{package}.gitMinor={minor}"),
+            format!("{package}.gitTreeState=clean"),
+            format!("{package}.buildDate=1970-01-01T00:00:00Z"),
+        ]
+    })
+    .collect()
 }
 
 struct Version {
@@ -119,9 +133,14 @@ pub(super) fn build(layout: &Layout) -> Result<PathBuf> {
         parts.push((Path::new(""), build_project(layout, project)?));
     }
     parts.push((Path::new(""), pause::build(&layout.cache)?));
-    parts.push((Path::new("containerd-1.6"), debian::containerd(&layout.cache)?));
+    parts.push((
+        Path::new("containerd-1.6"),
+        debian::containerd(&layout.cache)?,
+    ));
 
-    let names = parts.iter().map(|(_, dir)| dir.as_os_str().as_encoded_bytes());
+    let names = parts
+        .iter()
+        .map(|(_, dir)| dir.as_os_str().as_encoded_bytes());
     let together = layout.cache.join("bin").join(short_hash(names, 16));
     if together.exists() {
         return Ok(together);
@@ -144,13 +163,19 @@ fn build_project(layout: &Layout, project: &Project) -> Result<PathBuf> {
     let pins = workspace().join("lab/upstream").join(project.name);
     let go_mod = read(&pins.join("go.mod"))?;
     let go_sum = read(&pins.join("go.sum"))?;
-    let version = pinned_version(&go_mod, project.module)
-        .with_context(|| format!("{} does not pin {}", pins.join("go.mod").display(), project.module))?;
+    let version = pinned_version(&go_mod, project.module).with_context(|| {
+        format!(
+            "{} does not pin {}",
+            pins.join("go.mod").display(),
+            project.module
+        )
+    })?;
     let stamps = (project.stamps)(&version);
     let key = short_hash([go_mod, go_sum, stamps.join(" ")], 16);
-    let finished = layout
-        .cache
-        .join(format!("programs/{}-{}-{key}", project.name, version.number));
+    let finished = layout.cache.join(format!(
+        "programs/{}-{}-{key}",
+        project.name, version.number
+    ));
     if finished.exists() {
         return Ok(finished);
     }
@@ -158,13 +183,21 @@ fn build_project(layout: &Layout, project: &Project) -> Result<PathBuf> {
     let start = Instant::now();
     println!("lab: building {} {} …", project.name, version.tag);
     let unfinished = fresh_dir(&finished.with_extension("new"))?;
-    let link = stamps
-        .iter()
-        .fold("-s -w".to_owned(), |link, stamp| format!("{link} -X {stamp}"));
+    let link = stamps.iter().fold("-s -w".to_owned(), |link, stamp| {
+        format!("{link} -X {stamp}")
+    });
     for (program, package) in project.programs {
         let mut go = Command::new("go");
         go.current_dir(&pins)
-            .args(["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", &link, "-o"])
+            .args([
+                "build",
+                "-v",
+                "-trimpath",
+                "-mod=readonly",
+                "-ldflags",
+                &link,
+                "-o",
+            ])
             .arg(unfinished.join(program))
             .arg(package)
             .env("CGO_ENABLED", "0")
@@ -289,23 +322,39 @@ mod tests {
     #[test]
     fn every_project_pins_its_module_and_builds_from_it() {
         for project in PROJECTS {
-            let file = workspace().join("lab/upstream").join(project.name).join("go.mod");
+            let file = workspace()
+                .join("lab/upstream")
+                .join(project.name)
+                .join("go.mod");
             let go_mod = read(&file).unwrap();
             let version = pinned_version(&go_mod, project.module);
-            assert!(version.is_some(), "{} in {}", project.module, file.display());
+            assert!(
+                version.is_some(),
+                "{} in {}",
+                project.module,
+                file.display()
+            );
             for (program, package) in project.programs {
                 assert!(package.starts_with(project.module), "{program}");
-                assert!(go_mod.contains(package), "{program} is no tool of {}", file.display());
+                assert!(
+                    go_mod.contains(package),
+                    "{program} is no tool of {}",
+                    file.display()
+                );
             }
         }
     }
 
     #[test]
     fn stamps_follow_the_pin() {
-        let version = pinned_version("require k8s.io/kubernetes v1.36.4\n", "k8s.io/kubernetes").unwrap();
+        let version =
+            pinned_version("require k8s.io/kubernetes v1.36.4\n", "k8s.io/kubernetes").unwrap();
         let stamps = kubernetes_stamps(&version);
         for wanted in ["gitVersion=v1.36.4", "gitMajor=1", "gitMinor=36"] {
-            assert!(stamps.iter().any(|stamp| stamp.ends_with(wanted)), "{wanted}");
+            assert!(
+                stamps.iter().any(|stamp| stamp.ends_with(wanted)),
+                "{wanted}"
+            );
         }
     }
 }

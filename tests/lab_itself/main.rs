@@ -1,0 +1,236 @@
+//! The lab's own promises: it starts, bends, ends, and leaves nothing behind.
+//! One test, in a lab of its own, since the steps build on each other and the
+//! counts are of the whole machine.
+
+#![allow(clippy::disallowed_methods, reason = "a test reads the clock")]
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use testkit::lab::census::Census;
+use testkit::lab::{Component, InstanceId, Lab, Layout, Options, Runtime, workspace};
+use testkit::workload::Workload;
+use testkit::{cargo, wait};
+
+#[test]
+fn starts_bends_ends_and_leaves_nothing_behind() -> Result<()> {
+    let shared = Lab::shared()?;
+    let layout = Layout::new(InstanceId::new("itself")?)?;
+    Lab::down(&layout)?;
+    let before = Census::take(&layout)?;
+
+    let options = Options {
+        signing_duration: "15m".to_owned(),
+    };
+    a_killed_start_is_cleaned_up(&layout)?;
+    let start = Instant::now();
+    let lab = Lab::up(layout.clone(), &options)?;
+    ensure!(
+        start.elapsed() < Duration::from_secs(20),
+        "a warm start took {:?}",
+        start.elapsed()
+    );
+
+    two_labs_are_two_clusters(&shared, &lab)?;
+    a_second_start_finds_the_first(&layout, &options, &lab)?;
+    components_bend(&lab)?;
+    certificates_live_as_long_as_the_lab_was_told(&lab)?;
+    nodes_come_and_go_quickly(&lab)?;
+    a_cut_off_node_is_silent(&lab)?;
+
+    let mut node = lab.node("left-behind", Runtime::Containerd2)?;
+    node.keep();
+    node.start_upstream_kubelet("")?;
+    node.wait_ready(Duration::from_secs(60))?;
+    let workload = Workload::create(lab.kubectl(), "left", &node, 2, "exec sleep 100000")?;
+    workload.wait_running(2, Duration::from_secs(60))?;
+    let during = Census::take(&layout)?;
+    ensure!(
+        during.processes.len() > before.processes.len() + 8,
+        "{:?}",
+        during.processes
+    );
+    for (what, during, before) in [
+        (
+            "namespaces",
+            during.namespaces.len(),
+            before.namespaces.len(),
+        ),
+        ("cgroups", during.cgroups.len(), before.cgroups.len()),
+    ] {
+        ensure!(
+            during > before,
+            "the count cannot see {what}: {during} and {before}"
+        );
+    }
+
+    Lab::down(&layout)?;
+    ensure!(
+        !layout.dir.exists(),
+        "{} is still there",
+        layout.dir.display()
+    );
+    // Network namespaces are taken down by the kernel a moment after their
+    // last process.
+    wait::until("everything to be gone", Duration::from_secs(15), || {
+        let after = Census::take(&layout)?;
+        if after != before {
+            bail!("before: {before:#?}\nafter: {after:#?}");
+        }
+        Ok(())
+    })
+}
+
+/// `cargo xtask lab up`, killed when half of the control plane stands: the
+/// next start must not stumble over it.
+fn a_killed_start_is_cleaned_up(layout: &Layout) -> Result<()> {
+    let xtask = cargo::build("xtask")?;
+    let xtask = xtask.first().context("no program in package xtask")?;
+    let mut victim: Child = Command::new(xtask)
+        .args(["lab", "up"])
+        .current_dir(workspace())
+        .env("FERROLET_LAB", layout.id.to_string())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let etcd = layout
+        .machine_dir("control-plane")
+        .join("fs/opt/lab/run/etcd.pid");
+    let seen = wait::until("a half-made lab", Duration::from_secs(30), || {
+        etcd.metadata().map(drop)
+    });
+    victim.kill()?;
+    victim.wait()?;
+    seen?;
+    ensure!(
+        Lab::running(layout)?.is_none(),
+        "half a lab was taken for a whole one"
+    );
+    Ok(())
+}
+
+fn two_labs_are_two_clusters(one: &Lab, other: &Lab) -> Result<()> {
+    let uid = |lab: &Lab| -> Result<String> {
+        let namespace = lab.kubectl().json(["get", "namespace", "kube-system"])?;
+        Ok(namespace["metadata"]["uid"].to_string())
+    };
+    ensure!(
+        uid(one)? != uid(other)?,
+        "both labs answer from one cluster"
+    );
+    Ok(())
+}
+
+fn a_second_start_finds_the_first(layout: &Layout, options: &Options, lab: &Lab) -> Result<()> {
+    let again = Lab::up(layout.clone(), options)?;
+    let init = |lab: &Lab| lab.control_plane().init();
+    ensure!(init(&again) == init(lab), "the lab was started anew");
+    Ok(())
+}
+
+fn components_bend(lab: &Lab) -> Result<()> {
+    let answers = || {
+        lab.kubectl()
+            .run(["--request-timeout=2s", "get", "--raw", "/readyz"])
+    };
+    let api_server = lab.component(Component::ApiServer);
+    answers().context("before")?;
+
+    api_server.freeze()?;
+    ensure!(answers().is_err(), "a frozen API server answers");
+    api_server.thaw()?;
+    lab.wait_ready().context("after the thaw")?;
+
+    api_server.cut_off()?;
+    ensure!(answers().is_err(), "an API server that is cut off answers");
+    api_server.reconnect()?;
+    lab.wait_ready().context("after the cut")?;
+
+    lab.component(Component::Etcd).stop()?;
+    ensure!(answers().is_err(), "the API server is ready without etcd");
+    lab.component(Component::Etcd).start_again()?;
+    lab.wait_ready().context("after etcd came back")?;
+
+    for component in Component::ALL {
+        let daemon = lab.component(component);
+        let before = daemon.pid();
+        daemon.kill()?;
+        ensure!(!daemon.is_running(), "{} survived", component.name());
+        daemon.start_again()?;
+        ensure!(
+            daemon.pid() != before,
+            "{} is the same process",
+            component.name()
+        );
+        lab.wait_ready()
+            .with_context(|| format!("after the restart of {}", component.name()))?;
+    }
+    Ok(())
+}
+
+fn certificates_live_as_long_as_the_lab_was_told(lab: &Lab) -> Result<()> {
+    a_certificate_lives(lab, 15 * 60)?;
+    lab.component(Component::ControllerManager)
+        .restart_with(&["--cluster-signing-duration=1h"])?;
+    a_certificate_lives(lab, 60 * 60)
+}
+
+fn a_certificate_lives(lab: &Lab, seconds: u64) -> Result<()> {
+    let node = lab.node(&format!("sign-{seconds}"), Runtime::Containerd2)?;
+    node.start_upstream_kubelet("")?;
+    let valid_for = |seconds: u64| {
+        let seconds = seconds.to_string();
+        let file = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+        let words = ["x509", "-noout", "-checkend", &seconds, "-in", file];
+        node.machine().run("openssl", words)
+    };
+    wait::until("the node's certificate", Duration::from_secs(60), || {
+        valid_for(0)
+    })?;
+    ensure!(
+        valid_for(seconds).is_err(),
+        "valid for more than {seconds} s"
+    );
+    ensure!(
+        valid_for(seconds / 2).is_ok(),
+        "valid for less than {} s",
+        seconds / 2
+    );
+    Ok(())
+}
+
+fn nodes_come_and_go_quickly(lab: &Lab) -> Result<()> {
+    let start = Instant::now();
+    let node = lab.node("quick", Runtime::Containerd2)?;
+    let made = start.elapsed();
+    node.remove()?;
+    let gone = start.elapsed();
+    ensure!(made < Duration::from_secs(3), "making a node took {made:?}");
+    ensure!(
+        gone < Duration::from_secs(5),
+        "making and removing a node took {gone:?}"
+    );
+    println!("a node is made in {made:?} and gone after {gone:?}");
+    Ok(())
+}
+
+fn a_cut_off_node_is_silent(lab: &Lab) -> Result<()> {
+    let node = lab.node("silent", Runtime::Containerd2)?;
+    let url = format!("{}/healthz", lab.inner_url());
+    let answers = || {
+        node.machine()
+            .run("curl", ["--silent", "--insecure", "--max-time", "2", &url])
+    };
+    ensure!(
+        answers()? == "ok",
+        "a new node does not reach the API server"
+    );
+    node.cut_off()?;
+    ensure!(
+        answers().is_err(),
+        "a node that is cut off reaches the API server"
+    );
+    node.reconnect()?;
+    wait::until("the node to be back", Duration::from_secs(10), answers)?;
+    Ok(())
+}

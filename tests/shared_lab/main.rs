@@ -1,0 +1,14 @@
+//! Tests that share one lab and run side by side.
+//!
+//! In: the lab that runs, or a new one. Out: verdicts. Each test makes nodes
+//! and namespaces of its own; none may know of, stop or count what the others
+//! have.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    reason = "a test reads the clock, and panics to say no"
+)]
+
+mod registry;
+mod upstream_kubelet;

@@ -1,0 +1,118 @@
+//! `cargo xtask test`: the one test command. Says what it runs and how long
+//! each part took; the first failure ends it.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use testkit::lab::{InstanceId, Lab, Layout, Options, require_root, workspace};
+
+use crate::{deny, tidy};
+
+/// Lab tests wait more than they work: more of them than there are cores.
+const LAB_TEST_THREADS: &str = "--test-threads=8";
+
+pub(crate) fn run(fast: bool, keep_lab: bool) -> Result<()> {
+    if !fast {
+        require_root().context("or run what needs no lab: cargo xtask test --fast")?;
+    }
+    let mut parts = Parts::default();
+    let outcome = checks(&mut parts).and_then(|()| {
+        if fast {
+            return Ok(());
+        }
+        lab_tests(&mut parts, keep_lab)
+    });
+    parts.print();
+    outcome
+}
+
+fn checks(parts: &mut Parts) -> Result<()> {
+    parts.run("format", || {
+        cargo(&["fmt", "--all", "--check"]).context("mend it with: cargo fmt --all")
+    })?;
+    parts.run("tidy", tidy::run)?;
+    parts.run("clippy", || {
+        cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "--deny",
+            "warnings",
+        ])
+    })?;
+    parts.run("licences", deny::run)?;
+    parts.run("unit tests", || {
+        cargo(&["test", "--workspace", "--exclude", "e2e", "--quiet"])
+    })
+}
+
+fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
+    let layout = Layout::new(InstanceId::from_env()?)?;
+    parts.run("lab up", || {
+        // What an earlier run left, perhaps in the middle, must not decide
+        // over this one.
+        Lab::down(&layout)?;
+        Lab::up(layout.clone(), &Options::default()).map(drop)
+    })?;
+    let outcome = ["shared_lab", "lab_itself"].iter().try_for_each(|name| {
+        parts.run(&format!("lab tests: {name}"), || {
+            cargo(&[
+                "test",
+                "--package",
+                "e2e",
+                "--test",
+                name,
+                "--",
+                LAB_TEST_THREADS,
+            ])
+        })
+    });
+    if keep_lab {
+        println!("the lab still runs: cargo xtask lab status");
+        return outcome;
+    }
+    outcome.and(parts.run("lab down", || Lab::down(&layout)))
+}
+
+fn cargo(arguments: &[&str]) -> Result<()> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(workspace())
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cargo {} failed", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// What was run, and how long it took.
+#[derive(Default)]
+struct Parts {
+    done: Vec<(String, Duration, bool)>,
+}
+
+impl Parts {
+    fn run(&mut self, name: &str, part: impl FnOnce() -> Result<()>) -> Result<()> {
+        println!("== {name}");
+        let start = Instant::now();
+        let outcome = part().with_context(|| format!("in part \"{name}\""));
+        self.done
+            .push((name.to_owned(), start.elapsed(), outcome.is_ok()));
+        outcome
+    }
+
+    fn print(&self) {
+        println!("== parts");
+        for (name, took, passed) in &self.done {
+            let verdict = if *passed { "passed" } else { "FAILED" };
+            println!("{name:<24} {:>7.1} s  {verdict}", took.as_secs_f64());
+        }
+        let total: Duration = self.done.iter().map(|(_, took, _)| *took).sum();
+        println!("{:<24} {:>7.1} s", "together", total.as_secs_f64());
+    }
+}
