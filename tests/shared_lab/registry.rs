@@ -27,8 +27,10 @@ fn open(node: &Node) -> Result<()> {
 
 fn private(node: &Node) -> Result<()> {
     let image = "registry.lab:5000/private/pulled:1";
-    assert_refused(node, &["pull", image], "authorization failed");
-    assert_refused(node, &["pull", "--creds", "lab:wrong", image], "401");
+    // containerd 2.x and 1.6 have words of their own for it.
+    let refused = ["authorization failed", "401 Unauthorized"];
+    assert_refused(node, &["pull", image], &refused);
+    assert_refused(node, &["pull", "--creds", "lab:wrong", image], &refused);
     pull(node, &["pull", "--creds", "lab:secret", image])
 }
 
@@ -49,17 +51,21 @@ fn slow(node: &Node) -> Result<()> {
 }
 
 fn failing(node: &Node) {
-    assert_refused(node, &["pull", "registry.lab:5000/failing/pulled:1"], "500");
-    assert_refused(node, &["pull", "registry.lab:5000/busy/pulled:1"], "429");
+    assert_refused(
+        node,
+        &["pull", "registry.lab:5000/failing/pulled:1"],
+        &["500"],
+    );
+    assert_refused(node, &["pull", "registry.lab:5000/busy/pulled:1"], &["429"]);
     assert_refused(
         node,
         &["pull", "registry.lab:5000/open/pulled:2"],
-        "not found",
+        &["not found"],
     );
     assert_refused(
         node,
         &["pull", "registry.lab:5000/open/other:1"],
-        "not found",
+        &["not found"],
     );
 }
 
@@ -67,14 +73,14 @@ fn pull(node: &Node, words: &[&str]) -> Result<()> {
     node.crictl(words.iter().copied()).map(drop)
 }
 
-fn assert_refused(node: &Node, words: &[&str], expected: &str) {
+fn assert_refused(node: &Node, words: &[&str], expected: &[&str]) {
     match pull(node, words) {
         Ok(()) => panic!("{words:?} succeeded"),
         Err(error) => {
             let said = format!("{error:#}");
             assert!(
-                said.contains(expected),
-                "{words:?}: {expected:?} is not in {said}"
+                expected.iter().any(|words| said.contains(words)),
+                "{words:?}: none of {expected:?} is in {said}"
             );
         }
     }
