@@ -24,6 +24,20 @@ pub struct Census {
 }
 
 impl Census {
+    /// What is here and was not in `before`. What only `before` had is not
+    /// looked at: other programs on the machine end things too.
+    #[must_use]
+    pub fn beyond(&self, before: &Self) -> Self {
+        Self {
+            processes: &self.processes - &before.processes,
+            mounts: &self.mounts - &before.mounts,
+            namespaces: &self.namespaces - &before.namespaces,
+            links: &self.links - &before.links,
+            cgroups: &self.cgroups - &before.cgroups,
+            sysctls: &self.sysctls - &before.sysctls,
+        }
+    }
+
     pub fn take(layout: &Layout) -> Result<Self> {
         Ok(Self {
             processes: processes(layout)?,
@@ -53,12 +67,20 @@ fn processes(layout: &Layout) -> Result<BTreeSet<i32>> {
     Ok(found)
 }
 
+/// Every process that has not ended: one that only waits for its parent to
+/// notice runs nothing and holds nothing.
 fn all_processes() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| {
+                let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+                !state.is_some_and(|state| state.trim_start().starts_with(['Z', 'X']))
+            })
+        })
 }
 
 fn namespaces() -> BTreeSet<PathBuf> {

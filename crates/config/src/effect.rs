@@ -1,0 +1,148 @@
+//! What is accepted and has no effect. A setting has none until the part of
+//! the node that reads it takes it up in [`EFFECTIVE`]: so what is printed as
+//! not effective can only shrink, and nothing new is forgotten.
+
+use std::fmt;
+
+use crate::schema::{FLAGS, Flag};
+use crate::settings::leaves;
+
+/// Fields and flags that do something today.
+const EFFECTIVE: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "failCgroupV1",
+    "featureGates",
+    "logging.format",
+    "logging.verbosity",
+    "logging.vmodule",
+    "mergeDefaultEvictionSettings",
+    "--config",
+    "--config-dir",
+    "--help",
+    "--version",
+];
+
+/// Fields that will never do anything, and why.
+const NEVER: &[(&str, &str)] = &[
+    (
+        "contentType",
+        "we speak JSON with the API server, which answers both",
+    ),
+    (
+        "enableContentionProfiling",
+        "there is no Go runtime to profile",
+    ),
+    ("hairpinMode", "the network plugin decides it"),
+    ("iptablesDropBit", "the chain that it marked is gone"),
+    ("iptablesMasqueradeBit", "the chain that it marked is gone"),
+    ("logging.flushFrequency", "lines are written at once"),
+    (
+        "logging.options.json.infoBufferSize",
+        "lines are written at once",
+    ),
+    (
+        "logging.options.json.splitStream",
+        "log lines go to standard error only",
+    ),
+    (
+        "logging.options.text.infoBufferSize",
+        "lines are written at once",
+    ),
+    (
+        "logging.options.text.splitStream",
+        "log lines go to standard error only",
+    ),
+    ("runOnce", "refused when true, as upstream refuses it"),
+    (
+        "streamingConnectionIdleTimeout",
+        "upstream has no use for it either",
+    ),
+];
+
+/// Why a setting does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The part of the node that reads it is not there yet.
+    NotYet,
+    Never(&'static str),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotYet => formatter.write_str("not yet"),
+            Self::Never(reason) => write!(formatter, "never: {reason}"),
+        }
+    }
+}
+
+/// Why a field does nothing; nothing if it does something.
+pub fn of_field(path: &str) -> Option<Why> {
+    if EFFECTIVE.contains(&path) {
+        return None;
+    }
+    let never = NEVER.iter().find(|(name, _)| *name == path);
+    Some(never.map_or(Why::NotYet, |(_, reason)| Why::Never(reason)))
+}
+
+/// The same for a flag that has no field.
+fn of_flag(flag: &Flag) -> Option<Why> {
+    if EFFECTIVE
+        .iter()
+        .any(|name| name.strip_prefix("--") == Some(flag.name))
+    {
+        return None;
+    }
+    let of_cadvisor = flag.about.contains("Accepted and ignored");
+    Some(if of_cadvisor {
+        Why::Never("it belonged to a library inside upstream's kubelet")
+    } else {
+        Why::NotYet
+    })
+}
+
+/// Everything that is accepted and does nothing: its name, and why.
+pub fn not_effective() -> impl Iterator<Item = (String, Why)> {
+    let fields = leaves().filter_map(|field| Some((field.path.to_owned(), of_field(field.path)?)));
+    let flags = FLAGS
+        .iter()
+        .filter(|flag| flag.field.is_none())
+        .filter_map(|flag| Some((format!("--{}", flag.name), of_flag(flag)?)));
+    fields.chain(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::FIELDS;
+
+    /// Whether a name is in the tables at all.
+    fn exists(name: &str) -> bool {
+        match name.strip_prefix("--") {
+            Some(flag) => FLAGS.iter().any(|row| row.name == flag),
+            None => FIELDS.iter().any(|row| row.path == name),
+        }
+    }
+
+    #[test]
+    fn the_lists_name_what_exists_and_nothing_twice() {
+        let never = NEVER.iter().map(|(name, _)| name);
+        let mut names: Vec<&str> = EFFECTIVE.iter().chain(never).copied().collect();
+        for name in &names {
+            assert!(exists(name), "{name}");
+        }
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn what_does_nothing_only_gets_less() {
+        // Lower this with each setting that comes to life; never raise it.
+        const AT_MOST: usize = 204;
+        let count = not_effective().count();
+        assert!(count <= AT_MOST, "{count} settings do nothing");
+    }
+}

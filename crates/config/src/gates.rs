@@ -1,0 +1,158 @@
+//! Feature gates: which features are on, given what was asked for.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::schema::{self, GATES, GateStage};
+
+/// Sets every alpha gate that is not named itself.
+const ALL_ALPHA: &str = "AllAlpha";
+/// Sets every beta gate that is not named itself.
+const ALL_BETA: &str = "AllBeta";
+
+/// The value of every gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    by_name: BTreeMap<&'static str, bool>,
+}
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum GateError {
+    #[error("there is no feature gate {name}{}", meant(nearest.as_deref()))]
+    Unknown {
+        name: String,
+        nearest: Option<String>,
+    },
+    #[error("feature gate {name} is locked to {locked} in this version; leave it out")]
+    Locked { name: String, locked: bool },
+    #[error("feature gate {name} is on and needs {needs}, which is off; set both or neither")]
+    Needs { name: String, needs: String },
+}
+
+fn meant(nearest: Option<&str>) -> String {
+    nearest.map_or(String::new(), |name| format!("; did you mean {name}?"))
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        let by_name = GATES.iter().map(|gate| (gate.name, gate.default)).collect();
+        Self { by_name }
+    }
+}
+
+impl FeatureGates {
+    /// The gates after `wanted`. Names that older kubelets knew are skipped
+    /// (see [`retired`]): an old configuration shall not stop a node.
+    pub fn resolve<'a>(
+        wanted: impl IntoIterator<Item = (&'a str, bool)>,
+    ) -> Result<Self, GateError> {
+        let wanted: BTreeMap<&str, bool> = wanted.into_iter().collect();
+        let mut gates = Self::default();
+        for (all, stage) in [(ALL_ALPHA, GateStage::Alpha), (ALL_BETA, GateStage::Beta)] {
+            if let Some(&value) = wanted.get(all) {
+                let members = GATES.iter().filter(|gate| {
+                    gate.stage == stage && ![ALL_ALPHA, ALL_BETA].contains(&gate.name)
+                });
+                gates.by_name.extend(members.map(|gate| (gate.name, value)));
+            }
+        }
+        for (&name, &value) in &wanted {
+            if retired(name) {
+                continue;
+            }
+            let Some(gate) = schema::gate(name) else {
+                let names = GATES.iter().map(|gate| gate.name);
+                return Err(GateError::Unknown {
+                    name: name.to_owned(),
+                    nearest: schema::nearest(name, names).map(str::to_owned),
+                });
+            };
+            if gate.locked && value != gate.default {
+                return Err(GateError::Locked {
+                    name: name.to_owned(),
+                    locked: gate.default,
+                });
+            }
+            gates.by_name.insert(gate.name, value);
+        }
+        gates.check_needs()?;
+        Ok(gates)
+    }
+
+    /// Every fault of `wanted`, where [`FeatureGates::resolve`] stops at the
+    /// first.
+    pub fn faults(wanted: &[(&str, bool)]) -> Vec<GateError> {
+        let alone = |&one: &(&str, bool)| match Self::resolve([one]) {
+            // Alone it may lack what it needs; the whole is judged below.
+            Err(GateError::Needs { .. }) | Ok(_) => None,
+            Err(error) => Some(error),
+        };
+        let mut faults: Vec<_> = wanted.iter().filter_map(alone).collect();
+        if faults.is_empty() {
+            faults.extend(Self::resolve(wanted.iter().copied()).err());
+        }
+        faults
+    }
+
+    pub fn enabled(&self, name: &str) -> bool {
+        self.by_name.get(name).copied().unwrap_or(false)
+    }
+
+    fn check_needs(&self) -> Result<(), GateError> {
+        for gate in GATES.iter().filter(|gate| self.enabled(gate.name)) {
+            if let Some(off) = gate.needs.iter().find(|needed| !self.enabled(needed)) {
+                return Err(GateError::Needs {
+                    name: gate.name.to_owned(),
+                    needs: (*off).to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A gate that an older kubelet knew: its feature is on for good, or gone.
+pub fn retired(name: &str) -> bool {
+    schema::is_retired_gate(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_named_has_its_default() {
+        let gates = FeatureGates::resolve([("MemoryQoS", true)]).unwrap();
+        assert!(gates.enabled("MemoryQoS"));
+        assert!(gates.enabled("NodeSwap"));
+        assert!(!gates.enabled("QOSReserved"));
+        assert!(!FeatureGates::default().enabled("MemoryQoS"));
+    }
+
+    #[test]
+    fn a_class_is_set_but_for_those_that_are_named() {
+        let gates = FeatureGates::resolve([("AllAlpha", true), ("QOSReserved", false)]);
+        // Some alpha gate may need a gate that is off: that is for upstream's
+        // words to say; here it must only be one of the two.
+        if let Ok(gates) = gates {
+            assert!(gates.enabled("MemoryQoS") && !gates.enabled("QOSReserved"));
+        }
+        let gates = FeatureGates::resolve([("AllAlpha", false)]).unwrap();
+        assert!(!gates.enabled("MemoryQoS"));
+    }
+
+    #[test]
+    fn unknown_locked_and_retired_gates_are_told_apart() {
+        let unknown = FeatureGates::resolve([("MemoryQos", true)]).unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "there is no feature gate MemoryQos; did you mean MemoryQoS?"
+        );
+        let locked = FeatureGates::resolve([("NodeSwap", false)]).unwrap_err();
+        assert!(matches!(locked, GateError::Locked { .. }), "{locked}");
+        assert!(FeatureGates::resolve([("NodeSwap", true)]).is_ok());
+        assert!(FeatureGates::resolve([("RotateKubeletClientCertificate", true)]).is_ok());
+        assert!(retired("DynamicKubeletConfig"));
+    }
+}

@@ -1,0 +1,511 @@
+//! The whole way from a command line to settings, in the kubelet's order:
+//! defaults, the `--config` file, drop-ins, flags; each step as lenient or as
+//! strict as the kubelet is there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::decode::{Case, Decoded, Reader};
+use crate::defaults;
+use crate::finding::{Class, Finding, Spot};
+use crate::flags::{self, CommandLine};
+use crate::gates::{self, FeatureGates, GateError};
+use crate::labels;
+use crate::merge;
+use crate::schema::{self, Kind, Presence};
+use crate::settings::{Origin, Setting, Settings, leaves};
+use crate::source::{self, Document, Node, Place};
+use crate::validate::{self, Machine};
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
+
+/// Fields whose relative paths start at the configuration file's directory.
+const RELATIVE_PATHS: [&str; 7] = [
+    "authentication.x509.clientCAFile",
+    "podLogsDir",
+    "resolvConf",
+    "staticPodPath",
+    "tlsCertFile",
+    "tlsPrivateKeyFile",
+    "volumePluginDir",
+];
+
+/// A configuration that a kubelet would start with.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub settings: Settings,
+    pub gates: FeatureGates,
+    /// What was accepted, with something to say about it: one line each.
+    pub notices: Vec<Finding>,
+    /// Files in the drop-in directory whose name does not end in `.conf`.
+    pub skipped: Vec<PathBuf>,
+}
+
+/// A configuration that a kubelet would refuse.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The exit code of a kubelet: 1, or 2 where upstream's panics.
+    pub exit_code: u8,
+    /// What was being done.
+    pub doing: &'static str,
+    pub findings: Vec<Finding>,
+}
+
+impl Refused {
+    fn new(doing: &'static str, findings: Vec<Finding>) -> Self {
+        Self {
+            exit_code: 1,
+            doing,
+            findings,
+        }
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: ", self.doing)?;
+        for (index, finding) in self.findings.iter().enumerate() {
+            if index > 0 {
+                formatter.write_str("\n")?;
+            }
+            write!(formatter, "{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Resolves a command line as a kubelet does and judges the outcome.
+/// `directory` is where relative paths on the command line start.
+pub fn load(
+    line: &CommandLine,
+    directory: &Path,
+    machine: Option<Machine>,
+) -> Result<Loaded, Refused> {
+    let loaded = resolve(line, directory)?;
+    let findings = validate::validate(&loaded.settings, &loaded.gates, machine);
+    if !findings.is_empty() {
+        return Err(Refused::new("the configuration is not allowed", findings));
+    }
+    Ok(loaded)
+}
+
+/// Like [`load`], without judging the values.
+pub fn resolve(line: &CommandLine, directory: &Path) -> Result<Loaded, Refused> {
+    let mut notices = line.notices.clone();
+    let from_flags: BTreeMap<&str, bool> = line
+        .pairs("feature-gates")
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_bool()?)))
+        .collect();
+    FeatureGates::resolve(from_flags.clone())
+        .map_err(|error| Refused::new("in --feature-gates", vec![gate_finding(&error, None)]))?;
+    labels::check(line).map_err(|findings| Refused::new("in --node-labels", findings))?;
+
+    let file = line.text("config").filter(|path| !path.is_empty());
+    let mut settings = match file {
+        Some(path) => load_file(&directory.join(path), &from_flags, &mut notices)?,
+        None => built_in(line),
+    };
+    let mut skipped = Vec::new();
+    if let Some(path) = line.text("config-dir").filter(|path| !path.is_empty()) {
+        let place = directory.join(path);
+        (settings, skipped) = load_drop_ins(&settings, &place, &from_flags, &mut notices)?;
+    }
+    flags::apply(&mut settings, &line.uses);
+    let gates = FeatureGates::resolve(wanted_gates(&settings)).map_err(|error| {
+        Refused::new(
+            "in the feature gates",
+            vec![gate_finding(&error, Some(&settings))],
+        )
+    })?;
+    notices.extend(retired_gates(&settings));
+    Ok(Loaded {
+        settings,
+        gates,
+        notices,
+        skipped,
+    })
+}
+
+/// The defaults: of a kubelet whose configuration file says nothing, or of one
+/// that has flags only.
+pub fn built_in_defaults(flags_only: bool) -> Settings {
+    if flags_only {
+        return built_in(&CommandLine::default());
+    }
+    let mut settings = Settings::default();
+    header(&mut settings);
+    defaults::fill(&mut settings, &FeatureGates::default());
+    defaults::fill_evictions(&mut settings);
+    settings
+}
+
+/// The settings of a kubelet without a configuration file.
+fn built_in(line: &CommandLine) -> Settings {
+    let mut settings = Settings::default();
+    header(&mut settings);
+    // The base is made before any flag is looked at, gates too.
+    defaults::fill(&mut settings, &FeatureGates::default());
+    defaults::fill_flags_only(&mut settings);
+    // Without drop-ins this is what the flags are laid over. With them, it is
+    // what drop-ins are laid over, flags included.
+    if line.text("config-dir").is_some() {
+        flags::apply(&mut settings, &line.uses);
+    }
+    settings
+}
+
+fn header(settings: &mut Settings) {
+    for (path, value) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        if let Some(field) = schema::field(path) {
+            settings.set(field, Value::from(value), Origin::Default);
+        }
+    }
+}
+
+fn load_file(
+    path: &Path,
+    from_flags: &BTreeMap<&str, bool>,
+    notices: &mut Vec<Finding>,
+) -> Result<Settings, Refused> {
+    const DOING: &str = "cannot load the --config file";
+    let refused = |findings| Refused::new(DOING, findings);
+    let read = ReadFile::open(path).map_err(|finding| refused(vec![finding]))?;
+    let Decoded {
+        mut settings,
+        findings,
+    } = read.decode(Case::Exact, Origin::File);
+    let (forgiven, fatal): (Vec<_>, Vec<_>) = findings
+        .into_iter()
+        .chain(read.duplicates())
+        .partition(|finding| matches!(finding.class, Class::Unknown | Class::Duplicate));
+    if !fatal.is_empty() {
+        return Err(refused(fatal));
+    }
+    notices.extend(forgiven.into_iter().chain(read.ignored()).map(forgive));
+
+    resolve_paths(&mut settings, path);
+    let gates = gates_with(from_flags, &settings).map_err(|error| Refused {
+        // Upstream panics here.
+        exit_code: 2,
+        ..refused(vec![gate_finding(&error, Some(&settings))])
+    })?;
+    header(&mut settings);
+    defaults::fill(&mut settings, &gates);
+    defaults::fill_evictions(&mut settings);
+    Ok(settings)
+}
+
+fn load_drop_ins(
+    before: &Settings,
+    directory: &Path,
+    from_flags: &BTreeMap<&str, bool>,
+    notices: &mut Vec<Finding>,
+) -> Result<(Settings, Vec<PathBuf>), Refused> {
+    const DOING: &str = "cannot load the drop-ins of --config-dir";
+    let refused = |findings| Refused::new(DOING, findings);
+    let found = merge::drop_ins(directory)
+        .map_err(|(path, error)| refused(vec![unreadable(&path, &error)]))?;
+    let mut merged = before.to_json();
+    let mut given = Settings::default();
+    let mut faults = Vec::new();
+    for path in &found.files {
+        let read = ReadFile::open(path).map_err(|finding| refused(vec![finding]))?;
+        let duplicates: Vec<_> = read.duplicates().collect();
+        if !duplicates.is_empty() {
+            return Err(refused(duplicates));
+        }
+        let decoded = read.decode(Case::Folded, Origin::DropIn);
+        for (path, setting) in decoded.settings.iter() {
+            if let Some(field) = schema::field(path) {
+                given.put(field, setting.clone());
+            }
+        }
+        for finding in decoded.findings {
+            match finding.class {
+                Class::Unknown => notices.push(forgive(finding)),
+                _ => faults.push(finding),
+            }
+        }
+        let patch = read.document.root.to_json().map_err(|error| {
+            let message = "lists and maps are nested too deep";
+            let spot = read.spot(error.place);
+            refused(vec![
+                Finding::new(Class::Syntax, "", message).at(Some(spot)),
+            ])
+        })?;
+        merge::patch(&mut merged, patch);
+    }
+
+    // A type error of one drop-in does not matter if a later one replaces it:
+    // what counts is the outcome.
+    let reader = Reader {
+        file: Arc::from(""),
+        case: Case::Folded,
+        origin: |_| Origin::Default,
+    };
+    let outcome = reader.decode(&Node::from(merged));
+    let fatal = |finding: &Finding| finding.class != Class::Unknown;
+    if outcome.findings.iter().any(fatal) {
+        let mut fatal: Vec<_> = outcome.findings.into_iter().filter(fatal).collect();
+        // The same fault with its place, where a drop-in shows it.
+        for finding in &mut fatal {
+            finding.spot = None;
+            if let Some(known) = faults.iter().find(|fault| fault.path == finding.path) {
+                *finding = known.clone();
+            }
+        }
+        return Err(refused(fatal));
+    }
+    let mut settings = with_origins(&outcome.settings, before, &given);
+    let gates = gates_with(from_flags, &settings).map_err(|error| Refused {
+        exit_code: 2,
+        ..refused(vec![gate_finding(&error, Some(&settings))])
+    })?;
+    header(&mut settings);
+    defaults::fill(&mut settings, &gates);
+    Ok((settings, found.skipped))
+}
+
+/// Who gave each value of the merged configuration: a drop-in that names it,
+/// else whoever gave it before.
+fn with_origins(merged: &Settings, before: &Settings, given: &Settings) -> Settings {
+    let mut settings = Settings::default();
+    let optional_objects = schema::FIELDS
+        .iter()
+        .filter(|field| field.kind == Kind::Object && field.presence == Presence::Optional);
+    for field in leaves().chain(optional_objects) {
+        let Some(value) = merged.value(field.path) else {
+            continue;
+        };
+        let old = before.get(field.path);
+        let mut history = old.map(|old| old.before.clone()).unwrap_or_default();
+        let setting = match (given.get(field.path), old) {
+            (Some(new), _) => {
+                history.extend(old.map(|old| (old.value.clone(), old.origin.clone())));
+                Setting {
+                    value: value.clone(),
+                    origin: new.origin.clone(),
+                    before: history,
+                }
+            }
+            (None, old) => Setting {
+                value: value.clone(),
+                origin: old.map_or(Origin::Default, |old| old.origin.clone()),
+                before: history,
+            },
+        };
+        settings.put(field, setting);
+    }
+    settings
+}
+
+fn resolve_paths(settings: &mut Settings, file: &Path) {
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    for path in RELATIVE_PATHS {
+        let Some(setting) = settings.get(path) else {
+            continue;
+        };
+        let text = setting.value.as_str().unwrap_or_default();
+        if text.is_empty() || text.starts_with('/') {
+            continue;
+        }
+        let resolved = normal(&directory.join(text));
+        let origin = setting.origin.clone();
+        if let Some(field) = schema::field(path) {
+            let setting = Setting {
+                value: Value::from(resolved.display().to_string()),
+                origin,
+                before: Vec::new(),
+            };
+            settings.put(field, setting);
+        }
+    }
+}
+
+/// The path without `.` and `..`, as Go joins paths.
+fn normal(path: &Path) -> PathBuf {
+    use std::path::Component;
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                whole.pop();
+            }
+            part => whole.push(part),
+        }
+    }
+    whole
+}
+
+/// The gates while defaults are filled: a file beats the flags for now.
+fn gates_with(
+    from_flags: &BTreeMap<&str, bool>,
+    settings: &Settings,
+) -> Result<FeatureGates, GateError> {
+    let mut wanted = from_flags.clone();
+    wanted.extend(wanted_gates(settings));
+    FeatureGates::resolve(wanted)
+}
+
+fn wanted_gates(settings: &Settings) -> impl Iterator<Item = (&str, bool)> {
+    settings
+        .entries("featureGates")
+        .filter_map(|(name, value)| Some((name, value.as_bool()?)))
+}
+
+fn retired_gates(settings: &Settings) -> Vec<Finding> {
+    let spot = spot_of(settings, "featureGates");
+    settings
+        .entries("featureGates")
+        .filter(|(name, _)| gates::retired(name))
+        .map(|(name, _)| {
+            let message = "this feature gate is gone: its feature is on for good, or is no more";
+            Finding::new(Class::Notice, format!("featureGates.{name}"), message)
+                .at(spot.clone())
+                .advise(Some("leave it out".to_owned()))
+        })
+        .collect()
+}
+
+fn gate_finding(error: &GateError, settings: Option<&Settings>) -> Finding {
+    let (GateError::Unknown { name, .. }
+    | GateError::Locked { name, .. }
+    | GateError::Needs { name, .. }) = error;
+    let spot = settings.and_then(|settings| spot_of(settings, "featureGates"));
+    Finding::new(
+        Class::Gate,
+        format!("featureGates.{name}"),
+        error.to_string(),
+    )
+    .at(spot)
+}
+
+fn spot_of(settings: &Settings, path: &str) -> Option<Spot> {
+    match &settings.get(path)?.origin {
+        Origin::File(spot) | Origin::DropIn(spot) => Some(spot.clone()),
+        _ => None,
+    }
+}
+
+/// A fault that a kubelet only mentions.
+fn forgive(finding: Finding) -> Finding {
+    let word = match finding.class {
+        Class::Duplicate => "; the last one counts",
+        _ => "; it is skipped",
+    };
+    Finding {
+        class: Class::Notice,
+        message: format!("{}{word}", finding.message),
+        ..finding
+    }
+}
+
+/// A configuration file that could be read and says that it is one.
+pub(crate) struct ReadFile {
+    name: Arc<str>,
+    document: Document,
+}
+
+impl ReadFile {
+    pub(crate) fn open(path: &Path) -> Result<Self, Finding> {
+        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+        Self::parse(&path.display().to_string(), &bytes)
+    }
+
+    pub(crate) fn parse(name: &str, bytes: &[u8]) -> Result<Self, Finding> {
+        let name: Arc<str> = Arc::from(name);
+        let spot = |place| {
+            let file = Arc::clone(&name);
+            Some(Spot { file, place })
+        };
+        if bytes.is_empty() {
+            let message = "the file is empty";
+            return Err(Finding::new(Class::Header, "", message).at(spot(Place::UNKNOWN)));
+        }
+        let document = source::parse(bytes).map_err(|error| {
+            Finding::new(Class::Syntax, "", error.message.clone()).at(spot(error.place))
+        })?;
+        check_header(&document.root).map_err(|finding| finding.at(spot(document.root.place)))?;
+        Ok(Self { name, document })
+    }
+
+    pub(crate) fn decode(&self, case: Case, origin: fn(Spot) -> Origin) -> Decoded {
+        let reader = Reader {
+            file: Arc::clone(&self.name),
+            case,
+            origin,
+        };
+        reader.decode(&self.document.root)
+    }
+
+    pub(crate) fn duplicates(&self) -> impl Iterator<Item = Finding> {
+        self.document.duplicates.iter().map(|duplicate| {
+            let message = format!("this key stands already in line {}", duplicate.first.line);
+            Finding::new(Class::Duplicate, duplicate.path.clone(), message)
+                .at(Some(self.spot(duplicate.second)))
+        })
+    }
+
+    /// What stands after the one document that counts.
+    pub(crate) fn ignored(&self) -> Option<Finding> {
+        let place = self.document.ignored?;
+        let message = "only the first document of a file counts, and this is after it";
+        Some(Finding::new(Class::Unknown, "", message).at(Some(self.spot(place))))
+    }
+
+    fn spot(&self, place: Place) -> Spot {
+        Spot {
+            file: Arc::clone(&self.name),
+            place,
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Finding {
+    let file = Arc::from(path.display().to_string());
+    Finding::new(Class::Syntax, "", format!("cannot read it: {error}")).at(Some(Spot {
+        file,
+        place: Place::UNKNOWN,
+    }))
+}
+
+/// `apiVersion` and `kind`, which are found whatever their case.
+fn check_header(root: &Node) -> Result<(), Finding> {
+    let source::Value::Map(map) = &root.value else {
+        let message = format!(
+            "found {}, and a configuration is a map of fields",
+            root.value.kind()
+        );
+        return Err(Finding::new(Class::Header, "", message));
+    };
+    for (name, wanted) in [("kind", KIND), ("apiVersion", API_VERSION)] {
+        let found = map
+            .iter()
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .last()
+            .map(|(_, entry)| &entry.node.value);
+        let add = Some(format!("write {name}: {wanted}"));
+        match found {
+            Some(source::Value::String(text)) if text == wanted => {}
+            None | Some(source::Value::Null) => {
+                return Err(Finding::new(Class::Header, name, "it is missing").advise(add));
+            }
+            Some(source::Value::String(text)) if text.is_empty() => {
+                return Err(Finding::new(Class::Header, name, "it is empty").advise(add));
+            }
+            Some(other) => {
+                let message = format!("found {other}, and it must be {wanted}");
+                return Err(Finding::new(Class::Header, name, message));
+            }
+        }
+    }
+    Ok(())
+}

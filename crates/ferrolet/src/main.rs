@@ -1,0 +1,72 @@
+//! The program: command line, composition roots, exit codes.
+//!
+//! In: arguments, the working directory, the machine. Out: what a command
+//! prints, and its exit code. This is the only place that reads the process's
+//! surroundings and the only one that ends it; what the words mean is in the
+//! crates below.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the binary owns the process: arguments, working directory, exit code"
+)]
+
+mod config;
+mod kubelet;
+mod logging;
+mod version;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "ferrolet", version = version::FERROLET, about = "The Kubernetes node agent in Rust")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a node: takes the kubelet's flags (so far it checks them and stops)
+    #[command(disable_help_flag = true)]
+    Kubelet {
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "FLAGS"
+        )]
+        flags: Vec<String>,
+    },
+    /// Understand, check and convert the kubelet's configuration
+    Config {
+        #[command(subcommand)]
+        verb: config::Verb,
+    },
+}
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    if invoked_as_kubelet(&name) {
+        // Upstream's program refuses what is not UTF-8, flag by flag; the
+        // replacement character is in no flag's name.
+        let flags: Vec<String> = words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        return kubelet::run(&flags);
+    }
+    match Arguments::parse().command {
+        Command::Kubelet { flags } => kubelet::run(&flags),
+        Command::Config { verb } => config::run(verb),
+    }
+}
+
+/// A link named `kubelet` makes this program a drop-in for upstream's.
+fn invoked_as_kubelet(name: &OsString) -> bool {
+    Path::new(name)
+        .file_name()
+        .is_some_and(|name| name == "kubelet")
+}

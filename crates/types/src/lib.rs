@@ -1,0 +1,21 @@
+//! What every part of the node speaks: the values of the Kubernetes API and of
+//! the kubelet's configuration, read and written exactly as upstream does.
+//!
+//! In: text, from manifests, configuration files, flags and API objects. Out:
+//! typed values that compare, add up and print back in canonical form, and
+//! errors that tell an operator what is allowed.
+//!
+//! Pure: this crate must not know of files, clocks, environment, runtimes or
+//! API clients, and imports nothing of ours.
+
+pub mod cpu_set;
+mod digits;
+pub mod duration;
+pub mod names;
+pub mod quantity;
+pub mod taint;
+
+pub use cpu_set::CpuSet;
+pub use duration::GoDuration;
+pub use quantity::Quantity;
+pub use taint::{Taint, TaintEffect};
