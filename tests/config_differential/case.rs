@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use testkit::lab::Machine;
 
 /// What a file gets in front that does not bring its own head.
-const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+pub(crate) const HEAD: &str =
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 /// Given to both programs first, so that upstream shows what it resolved and
 /// does not mind the cgroup version of the machine. A case can override them.
-const FIRST_FLAGS: [&str; 2] = ["-v=5", "--fail-cgroupv1=false"];
+pub(crate) const SHOWING: [&str; 2] = ["-v=5", "--fail-cgroupv1=false"];
 
 /// How a program takes a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(crate) struct Case {
     pub(crate) expected: Verdict,
     pub(crate) arguments: Vec<String>,
     files: Vec<(String, String)>,
+    /// Symbolic links: where they are, and where they lead.
+    links: Vec<(String, String)>,
     directory: String,
 }
 
@@ -50,12 +54,25 @@ impl Case {
         for (path, text) in &self.files {
             machine.write(&format!("{}/{path}", self.directory), text)?;
         }
+        for (path, target) in &self.links {
+            let link = machine.root(&format!("{}/{path}", self.directory));
+            if let Some(parent) = link.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            symlink(target, link)?;
+        }
         Ok(self.directory.clone())
     }
 }
 
-/// Reads every topic of a directory beside this file.
-pub(crate) fn read(directory: &str) -> Result<Vec<Case>> {
+/// A command line of these flags and then those.
+pub(crate) fn arguments(first: &[&str], then: &[&str]) -> Vec<String> {
+    first.iter().chain(then).map(ToString::to_string).collect()
+}
+
+/// Reads every topic of a directory beside this file. Both programs get the
+/// flags `first`, unless a case forbids it.
+pub(crate) fn read(directory: &str, first: &[&str]) -> Result<Vec<Case>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("config_differential")
         .join(directory);
@@ -74,7 +91,7 @@ pub(crate) fn read(directory: &str) -> Result<Vec<Case>> {
     for path in topics {
         let text = fs::read_to_string(&path)?;
         let topic = path.file_stem().unwrap_or_default().to_string_lossy();
-        let read = parse(&topic, &text).with_context(|| format!("in {}", path.display()))?;
+        let read = parse(&topic, &text, first).with_context(|| format!("in {}", path.display()))?;
         cases.extend(read);
     }
     let mut names = BTreeSet::new();
@@ -84,7 +101,7 @@ pub(crate) fn read(directory: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn parse(topic: &str, text: &str) -> Result<Vec<Case>> {
+fn parse(topic: &str, text: &str, first: &[&str]) -> Result<Vec<Case>> {
     // What stands before the first case is a comment.
     let parts = format!("\n{text}");
     parts
@@ -93,13 +110,13 @@ fn parse(topic: &str, text: &str) -> Result<Vec<Case>> {
         .enumerate()
         .map(|(index, part)| {
             let (title, body) = part.split_once('\n').unwrap_or((part, ""));
-            parse_case(&format!("/opt/cases/{topic}-{index}"), title, body)
+            parse_case(&format!("/opt/cases/{topic}-{index}"), title, body, first)
                 .with_context(|| format!("in the case \"{title}\""))
         })
         .collect()
 }
 
-fn parse_case(directory: &str, title: &str, body: &str) -> Result<Case> {
+fn parse_case(directory: &str, title: &str, body: &str, first: &[&str]) -> Result<Case> {
     let (verdict, name) = title
         .split_once(": ")
         .context("no verdict before a colon")?;
@@ -108,14 +125,18 @@ fn parse_case(directory: &str, title: &str, body: &str) -> Result<Case> {
         .find(|known| known.to_string() == verdict)
         .with_context(|| format!("{verdict:?} is not accepts, refuses or panics"))?;
     let mut files: Vec<(String, String)> = Vec::new();
-    let mut first = FIRST_FLAGS.map(str::to_owned).to_vec();
+    let mut links = Vec::new();
+    let mut arguments = arguments(first, &[]);
     let mut given = Vec::new();
     for line in body.lines() {
         if let Some(words) = line.strip_prefix("$! ") {
-            first.clear();
+            arguments.clear();
             given.extend(split(words));
         } else if let Some(words) = line.strip_prefix("$ ") {
             given.extend(split(words));
+        } else if let Some(link) = line.strip_prefix("@@@ ") {
+            let (path, target) = link.split_once(" -> ").context("a link has an arrow")?;
+            links.push((path.to_owned(), target.to_owned()));
         } else if let Some(path) = line.strip_prefix("--- ") {
             files.push((path.to_owned(), HEAD.to_owned()));
         } else if let Some(path) = line.strip_prefix("=== ") {
@@ -137,11 +158,14 @@ fn parse_case(directory: &str, title: &str, body: &str) -> Result<Case> {
             text.push('\n');
         }
     }
-    let mut arguments = first;
     if files.iter().any(|(path, _)| path == "config.yaml") {
         arguments.push("--config=config.yaml".to_owned());
     }
-    if files.iter().any(|(path, _)| path.starts_with("conf.d/")) {
+    if files
+        .iter()
+        .chain(&links)
+        .any(|(path, _)| path.starts_with("conf.d/"))
+    {
         arguments.push("--config-dir=conf.d".to_owned());
     }
     arguments.extend(given);
@@ -150,6 +174,7 @@ fn parse_case(directory: &str, title: &str, body: &str) -> Result<Case> {
         expected,
         arguments,
         files,
+        links,
         directory: directory.to_owned(),
     })
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use testkit::lab::Machine;
 
 use crate::resolved::Outcome;
-use crate::upstream;
+use crate::{case, upstream};
 
 /// Internal names, in lower case, whose public name is another.
 const RENAMED: [(&str, &str); 1] = [("resolverconfig", "resolvconf")];
@@ -43,36 +43,57 @@ const FILLED_IN: [(&str, &str); 2] = [
 /// Headers may be credentials: upstream shows their names only.
 const MASKED: &str = "staticpodurlheader";
 
-type Leaves = BTreeMap<String, Value>;
+/// The one text that may be empty on purpose, so that it is shown when it is.
+const OPTIONAL_TEXT: &str = "resolvconf";
 
-/// Upstream's defaults: which tell, for a zero, whether it says anything.
+/// Numbers whose zero is left out in the public form, though it is not their
+/// default: only a flag can make them zero. Others that are missing there have
+/// not been resolved.
+const PLAIN_NUMBERS: [&str; 7] = [
+    "eventburst",
+    "kubeapiburst",
+    "maxopenfiles",
+    "maxpods",
+    "nodeleasedurationseconds",
+    "port",
+    "registryburst",
+];
+
+/// What is set, as JSON, by its path in lower case.
+type Leaves = BTreeMap<String, String>;
+
+/// Upstream's defaults: they tell, for a zero, whether it says anything.
 pub(crate) struct Baseline(Leaves);
 
 impl Baseline {
     pub(crate) fn of(machine: &Machine) -> Result<Self> {
-        let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-        machine.write("/opt/cases/defaults/config.yaml", head)?;
-        let arguments = ["-v=5", "--fail-cgroupv1=false", "--config=config.yaml"];
-        let arguments = arguments.map(str::to_owned);
-        match upstream::resolve(machine, "/opt/cases/defaults", &arguments)? {
+        let directory = "/opt/cases/defaults";
+        machine.write(&format!("{directory}/config.yaml"), case::HEAD)?;
+        let arguments = case::arguments(&case::SHOWING, &["--config=config.yaml"]);
+        match upstream::resolve(machine, directory, &arguments)? {
             Outcome::Accepted(shown) => Ok(Self(leaves(&shown))),
             outcome @ Outcome::Refused { .. } => bail!("upstream {outcome}: its own defaults"),
         }
     }
 
-    /// A zero that is the default is left out of the public form. Any other
-    /// was asked for, and must be there.
-    fn says_nothing(&self, path: &str, value: &Value) -> bool {
-        is_zero(value) && self.0.get(path) == Some(value)
+    /// The public form leaves out zeros of plain fields, and keeps those of
+    /// optional ones. A zero that is the default says nothing either way.
+    fn says_nothing(&self, path: &str, value: &str) -> bool {
+        let Some(default) = self.0.get(path) else {
+            return false;
+        };
+        match value {
+            r#""""# => path != OPTIONAL_TEXT,
+            "0" if PLAIN_NUMBERS.contains(&path) => true,
+            _ => default == value && is_zero(value),
+        }
     }
 
     fn reduce(&self, shown: &Value) -> Leaves {
         let mut leaves = leaves(shown);
         leaves.retain(|path, value| !self.says_nothing(path, value));
         for (path, filled_in) in FILLED_IN {
-            if leaves.get(path).is_some_and(|value| value == filled_in) {
-                leaves.remove(path);
-            }
+            leaves.retain(|known, value| known != path || value.trim_matches('"') != filled_in);
         }
         leaves
     }
@@ -85,12 +106,12 @@ pub(crate) enum Difference {
     /// Both refuse, each with its own exit code.
     ExitCode,
     /// Both accept, and resolve a field to these values: upstream's, ours.
-    Field(String, Option<Value>, Option<Value>),
+    Field(String, Option<String>, Option<String>),
 }
 
 impl Difference {
     /// The words by which `differences.rs` lists it.
-    pub(crate) fn kind(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         match self {
             Self::Verdict => "verdict".to_owned(),
             Self::ExitCode => "exit code".to_owned(),
@@ -101,11 +122,7 @@ impl Difference {
 
 impl Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |value: &Option<Value>| {
-            value
-                .as_ref()
-                .map_or_else(|| "nothing".to_owned(), Value::to_string)
-        };
+        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
         match self {
             Self::Verdict => formatter.write_str("the verdicts differ"),
             Self::ExitCode => formatter.write_str("the exit codes differ"),
@@ -137,6 +154,18 @@ pub(crate) fn outcomes(baseline: &Baseline, theirs: &Outcome, ours: &Outcome) ->
     }
 }
 
+/// Compares two public forms: what is missing in one and empty in the other
+/// differs too.
+pub(crate) fn exact(theirs: &Value, ours: &Value) -> Vec<String> {
+    let [theirs, ours] = [theirs, ours].map(|form| {
+        let mut leaves = Leaves::new();
+        collect_all("", form, &mut leaves);
+        leaves
+    });
+    let differences = fields(&theirs, &ours);
+    differences.iter().map(Difference::to_string).collect()
+}
+
 fn fields(theirs: &Leaves, ours: &Leaves) -> Vec<Difference> {
     let mut paths: Vec<_> = theirs.keys().chain(ours.keys()).collect();
     paths.sort();
@@ -163,6 +192,11 @@ fn leaves(shown: &Value) -> Leaves {
 fn collect(path: &str, value: &Value, leaves: &mut Leaves) {
     match value {
         Value::Null => {}
+        Value::Object(object) if path == MASKED => {
+            for name in object.keys() {
+                leaves.insert(join(path, name), "masked".to_owned());
+            }
+        }
         Value::Object(object) => {
             let is_map = MAPS.contains(&last_name(path));
             for (key, value) in object {
@@ -179,13 +213,34 @@ fn collect(path: &str, value: &Value, leaves: &mut Leaves) {
                 collect(&join(path, &index.to_string()), item, leaves);
             }
         }
-        _ if path.starts_with(MASKED) => {
-            leaves.insert(path.to_owned(), Value::from("<masked>"));
-        }
-        _ => {
-            leaves.insert(path.to_owned(), value.clone());
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            leaves.insert(path.to_owned(), as_text(value));
         }
     }
+}
+
+fn collect_all(path: &str, value: &Value, leaves: &mut Leaves) {
+    match value {
+        Value::Object(object) if !object.is_empty() => {
+            for (key, value) in object {
+                collect_all(&join(path, key), value, leaves);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for (index, item) in items.iter().enumerate() {
+                collect_all(&join(path, &index.to_string()), item, leaves);
+            }
+        }
+        _ => {
+            leaves.insert(path.to_owned(), as_text(value));
+        }
+    }
+}
+
+/// A leaf as JSON; 1 and 1.0 are one number.
+fn as_text(value: &Value) -> String {
+    let text = value.to_string();
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
 fn public_name(key: &str) -> String {
@@ -209,11 +264,6 @@ fn last_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::Bool(value) => !value,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => matches!(text.as_str(), "" | "0" | "0s"),
-        Value::Null | Value::Array(_) | Value::Object(_) => false,
-    }
+fn is_zero(value: &str) -> bool {
+    matches!(value, "false" | "0" | r#""""# | r#""0""# | r#""0s""#)
 }

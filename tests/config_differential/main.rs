@@ -19,7 +19,6 @@ mod ours;
 mod resolved;
 mod upstream;
 
-use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -36,7 +35,7 @@ const WORKERS: usize = 3;
 
 #[test]
 fn both_kubelets_take_the_same_configuration_the_same_way() -> Result<()> {
-    let cases = case::read("cases")?;
+    let cases = case::read("cases", &case::SHOWING)?;
     let ours = Ours::build()?;
     let node = Lab::shared()?.node("config-diff", Runtime::Containerd2)?;
     ours.install(node.machine())?;
@@ -91,17 +90,24 @@ fn examine(case: &Case, machine: &Machine, baseline: &Baseline) -> Result<Vec<St
     }
     let found = compare::outcomes(baseline, &theirs, &ours);
     let intended = differences::of(&case.name);
-    let unexpected = found
-        .iter()
-        .filter(|difference| !intended.contains(&difference.kind()))
-        .map(|difference| format!("{difference}\n    upstream {theirs}\n    ours     {ours}"));
-    problems.extend(unexpected);
-    let kinds: BTreeSet<_> = found.iter().map(compare::Difference::kind).collect();
-    let gone = intended
-        .iter()
-        .filter(|kind| !kinds.contains(*kind))
-        .map(|kind| format!("the listed difference \"{kind}\" no longer occurs"));
-    problems.extend(gone);
+    for difference in &found {
+        let what = difference.what();
+        if !intended.iter().any(|intended| intended.what == what) {
+            problems.push(format!(
+                "{difference}\n    upstream {theirs}\n    ours     {ours}"
+            ));
+        }
+    }
+    for intended in intended {
+        if !found
+            .iter()
+            .any(|difference| difference.what() == intended.what)
+        {
+            problems.push(format!("no longer differs: {intended}"));
+        } else if intended.found_at_start {
+            upstream::fails_to_start(machine, &directory, &case.arguments)?;
+        }
+    }
     Ok(problems)
 }
 

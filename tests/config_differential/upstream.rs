@@ -1,26 +1,34 @@
 //! Upstream's side: the real kubelet, stopped right after it has validated and
 //! shown its configuration.
 
+use std::process::Command;
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use testkit::lab::Machine;
 
+use crate::case;
 use crate::resolved::Outcome;
 
 /// What an error begins with once the configuration has been accepted.
 const LATER: &str = "failed to run Kubelet: ";
 /// Every run ends by itself; this is for the one that does not.
-const PATIENCE: &str = "20";
+const PATIENCE: &str = "10";
+const TIMED_OUT: i32 = 124;
+
+/// What lets it start without an API server. A case can override it.
+pub(crate) const STANDALONE: [&str; 5] = [
+    "--fail-cgroupv1=false",
+    "--fail-swap-on=false",
+    "--anonymous-auth=true",
+    "--authentication-token-webhook=false",
+    "--authorization-mode=AlwaysAllow",
+];
 
 /// Runs it in `directory` of the machine. It never gets to work: it looks at
 /// its watchdog first thing after the configuration, and cannot read this one.
 pub(crate) fn resolve(machine: &Machine, directory: &str, arguments: &[String]) -> Result<Outcome> {
-    let output = machine
-        .command("env")
-        .args(["--chdir", directory])
-        .args(["timeout", "--kill-after=1", PATIENCE])
-        .arg("kubelet")
-        .args(arguments)
+    let output = command(machine, directory, arguments)
         .env("WATCHDOG_USEC", "unreadable")
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -31,6 +39,37 @@ pub(crate) fn resolve(machine: &Machine, directory: &str, arguments: &[String]) 
         1 | 2 => Ok(Outcome::Refused { exit_code, message }),
         _ => bail!("upstream ended with exit code {exit_code}: {said}"),
     }
+}
+
+/// Really starts it, without an API server, with a configuration that it
+/// accepts: it must end by itself over what it finds then.
+pub(crate) fn fails_to_start(
+    machine: &Machine,
+    directory: &str,
+    arguments: &[String],
+) -> Result<()> {
+    let mut all = case::arguments(&STANDALONE, &[]);
+    all.extend_from_slice(arguments);
+    let output = command(machine, directory, &all).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let message = final_message(&said);
+    match output.status.code() {
+        Some(1) if message.contains(LATER) => Ok(()),
+        Some(TIMED_OUT) => bail!("upstream does not find it when it starts"),
+        _ => bail!(
+            "upstream ended in another way: {}: {message}",
+            output.status
+        ),
+    }
+}
+
+fn command(machine: &Machine, directory: &str, arguments: &[String]) -> Command {
+    let mut command = machine.command("env");
+    command
+        .args(["--chdir", directory])
+        .args(["timeout", "--kill-after=1", PATIENCE, "kubelet"])
+        .args(arguments);
+    command
 }
 
 /// What its last error line or its panic says.

@@ -10,9 +10,11 @@
 )]
 
 mod deny;
+mod fuzz;
 mod lab;
 mod test;
 mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,14 @@ enum Task {
     },
     /// Check the rules of this repository: imports, sizes, head comments, READMEs
     Tidy,
+    /// Run the fuzz targets (needs a nightly toolchain)
+    Fuzz {
+        /// One of them; left out: all
+        target: Option<String>,
+        /// For how long each
+        #[arg(long, default_value_t = 300)]
+        seconds: u64,
+    },
     /// Start, stop and look at a real cluster for tests
     Lab {
         #[command(subcommand)]
@@ -49,6 +59,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Test { fast, keep_lab } => test::run(fast, keep_lab),
         Task::Tidy => tidy::run(),
+        Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Lab { verb } => lab::run(verb),
     };
     match result {

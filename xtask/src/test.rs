@@ -57,19 +57,21 @@ fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
         Lab::down(&layout)?;
         Lab::up(layout.clone(), &Options::default()).map(drop)
     })?;
-    let outcome = ["shared_lab", "lab_itself"].iter().try_for_each(|name| {
-        parts.run(&format!("lab tests: {name}"), || {
-            cargo(&[
-                "test",
-                "--package",
-                "e2e",
-                "--test",
-                name,
-                "--",
-                LAB_TEST_THREADS,
-            ])
-        })
-    });
+    let outcome = ["shared_lab", "config_differential", "lab_itself"]
+        .iter()
+        .try_for_each(|name| {
+            parts.run(&format!("lab tests: {name}"), || {
+                cargo(&[
+                    "test",
+                    "--package",
+                    "e2e",
+                    "--test",
+                    name,
+                    "--",
+                    LAB_TEST_THREADS,
+                ])
+            })
+        });
     if keep_lab {
         println!("the lab still runs: cargo xtask lab status");
         return outcome;

@@ -2,6 +2,9 @@
 //! finding with its place. Reads a value exactly where the kubelet's JSON
 //! decoder does, and refuses it where that does.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
@@ -11,7 +14,7 @@ use types::quantity::Quantity;
 use crate::finding::{Class, Finding, Spot, did_you_mean};
 use crate::schema::{self, Field, Kind, Presence};
 use crate::settings::{Origin, Settings, last_name, shown, zero};
-use crate::source::{Entry, Map as SourceMap, Node, Place, Value};
+use crate::source::{Entry, Map as SourceMap, Node, Number, Place, Value};
 
 /// How keys are matched with fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +26,59 @@ pub enum Case {
     Folded,
 }
 
+/// More findings than this help nobody; the rest is counted.
+const MOST_FINDINGS: usize = 1000;
+/// Looking for the name that was meant takes time: it is done for as many as a
+/// person will read.
+const MOST_GUESSES: usize = 50;
+
 /// What a document says.
 #[derive(Debug, Default)]
 pub struct Decoded {
     pub settings: Settings,
     pub findings: Vec<Finding>,
+}
+
+/// Findings as they are made.
+#[derive(Debug, Default)]
+struct Faults {
+    kept: Vec<Finding>,
+    /// How many more there were.
+    more: usize,
+    /// Whether one was of a kind that no kubelet forgives.
+    fatal: bool,
+}
+
+impl Faults {
+    fn push(&mut self, finding: Finding) {
+        self.fatal |= finding.class != Class::Unknown;
+        if self.is_full() {
+            self.more += 1;
+        } else {
+            self.kept.push(finding);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.kept.len() >= MOST_FINDINGS
+    }
+
+    fn guess(&self) -> bool {
+        self.kept.len() < MOST_GUESSES
+    }
+
+    fn finish(mut self) -> Vec<Finding> {
+        if self.more > 0 {
+            let class = if self.fatal {
+                Class::Type
+            } else {
+                Class::Unknown
+            };
+            let message = format!("there are {} more problems", self.more);
+            self.kept.push(Finding::new(class, "", message));
+        }
+        self.kept
+    }
 }
 
 /// Where the document comes from, and so who gives its values.
@@ -40,30 +91,33 @@ pub struct Reader {
 
 impl Reader {
     pub fn decode(&self, root: &Node) -> Decoded {
-        let mut decoded = Decoded::default();
+        let mut reading = Reading {
+            reader: self,
+            settings: Settings::default(),
+            faults: Faults::default(),
+        };
         match &root.value {
-            Value::Map(map) => self.object("", map, &mut decoded),
-            other => decoded.findings.push(
-                Finding::new(
-                    Class::Header,
-                    "",
-                    format!(
-                        "found {}, and a configuration is a map of fields",
-                        other.kind()
-                    ),
-                )
-                .at(Some(self.spot(root.place))),
+            Value::Map(map) => reading.object("", map),
+            other => reading.fault(
+                Class::Header,
+                root.place,
+                "",
+                format!(
+                    "found {}, and a configuration is a map of fields",
+                    other.kind()
+                ),
             ),
         }
-        decoded
+        Decoded {
+            settings: reading.settings,
+            findings: reading.faults.finish(),
+        }
     }
 
-    fn object(&self, path: &str, map: &SourceMap, decoded: &mut Decoded) {
-        for (key, entry) in self.in_order(map) {
-            match self.child(path, key) {
-                Some(field) => self.field(field, entry, decoded),
-                None => decoded.findings.push(self.unknown(path, path, key, entry)),
-            }
+    fn spot(&self, place: Place) -> Spot {
+        Spot {
+            file: Arc::clone(&self.file),
+            place,
         }
     }
 
@@ -77,22 +131,81 @@ impl Reader {
         entries
     }
 
-    fn field(&self, field: &'static Field, entry: &Entry, decoded: &mut Decoded) {
+    /// The fields below a row, by their keys: a file may have a great many.
+    fn children(&self, row: &str) -> Children {
+        let by_key = schema::children(row)
+            .map(|field| (self.folded(last_name(field.path)).into_owned(), field))
+            .collect();
+        Children { by_key }
+    }
+
+    fn child(&self, children: &Children, key: &str) -> Option<&'static Field> {
+        children.by_key.get(self.folded(key).as_ref()).copied()
+    }
+
+    fn folded<'key>(&self, key: &'key str) -> Cow<'key, str> {
+        match self.case {
+            Case::Exact => Cow::Borrowed(key),
+            Case::Folded => Cow::Owned(key.to_ascii_lowercase()),
+        }
+    }
+}
+
+struct Children {
+    by_key: HashMap<String, &'static Field>,
+}
+
+/// A document while it is read.
+struct Reading<'a> {
+    reader: &'a Reader,
+    settings: Settings,
+    faults: Faults,
+}
+
+/// Where a value is, from the field inwards; made into text only for a fault.
+#[derive(Clone, Copy)]
+enum At<'a> {
+    Field(&'a str),
+    Item(&'a At<'a>, usize),
+    Entry(&'a At<'a>, &'a str),
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(path) => formatter.write_str(path),
+            Self::Item(list, index) => write!(formatter, "{list}[{index}]"),
+            Self::Entry(map, key) => write!(formatter, "{map}.{key}"),
+        }
+    }
+}
+
+impl Reading<'_> {
+    fn object(&mut self, path: &str, map: &SourceMap) {
+        let children = self.reader.children(path);
+        for (key, entry) in self.reader.in_order(map) {
+            match self.reader.child(&children, key) {
+                Some(field) => self.field(field, entry),
+                None => self.unknown(&At::Field(path), path, key, entry),
+            }
+        }
+    }
+
+    fn field(&mut self, field: &'static Field, entry: &Entry) {
         let node = &entry.node;
-        let origin = (self.origin)(self.spot(entry.key_place));
+        let at = At::Field(field.path);
+        let origin = (self.reader.origin)(self.reader.spot(entry.key_place));
         if field.kind == Kind::Object {
             match &node.value {
                 Value::Null => {}
                 Value::Map(map) => {
                     if field.presence == Presence::Optional {
                         let there = Json::Object(Map::new());
-                        decoded.settings.set(field, there, origin);
+                        self.settings.set(field, there, origin);
                     }
-                    self.object(field.path, map, decoded);
+                    self.object(field.path, map);
                 }
-                other => decoded.findings.push(
-                    wrong_type(field.path, field.kind, other).at(Some(self.spot(node.place))),
-                ),
+                _ => self.wrong(&at, field.kind, node),
             }
             return;
         }
@@ -100,86 +213,84 @@ impl Reader {
             // As if it were not there.
             return;
         }
-        let mut faults = Vec::new();
-        let value = self.value(field.path, field, node, &mut faults);
-        let failed = faults.iter().any(|fault| fault.class == Class::Type);
-        decoded.findings.extend(faults);
-        if !failed {
-            decoded.settings.set(field, value, origin);
+        if let Some(value) = self.value(&at, field, node) {
+            self.settings.set(field, value, origin);
         }
     }
 
-    /// Reads one value; `at` is its path with indexes.
-    fn value(&self, at: &str, field: &Field, node: &Node, faults: &mut Vec<Finding>) -> Json {
+    /// Reads one value; nothing if it, or a part of it, is of another type.
+    fn value(&mut self, at: &At<'_>, field: &Field, node: &Node) -> Option<Json> {
         match (&node.value, field.kind) {
             (Value::List(list), Kind::Objects) => {
-                let items = list.iter().enumerate().map(|(index, item)| {
-                    self.item(&format!("{at}[{index}]"), field.path, item, faults)
-                });
-                Json::Array(items.collect())
+                let mut items = Some(Vec::with_capacity(list.len()));
+                for (index, item) in list.iter().enumerate() {
+                    let item = self.item(&At::Item(at, index), field.path, item);
+                    add(&mut items, item);
+                }
+                items.map(Json::Array)
             }
-            (Value::List(list), Kind::Strings | Kind::Int32s) => {
-                let kind = if field.kind == Kind::Strings {
-                    Kind::String
-                } else {
-                    Kind::Int32
-                };
-                let items = list.iter().enumerate();
-                let items = items.map(|(index, item)| {
-                    self.scalar(&format!("{at}[{index}]"), kind, item, faults)
-                });
-                Json::Array(items.collect())
-            }
-            (Value::Map(map), Kind::StringMap) => self.entries(at, Kind::String, map, faults),
-            (Value::Map(map), Kind::BoolMap) => self.entries(at, Kind::Bool, map, faults),
-            (Value::Map(map), Kind::QuantityMap) => self.entries(at, Kind::Quantity, map, faults),
-            (Value::Map(map), Kind::StringsMap) => self.entries(at, Kind::Strings, map, faults),
-            _ => self.scalar(at, field.kind, node, faults),
+            (Value::List(list), Kind::Strings) => self.items(at, Kind::String, list),
+            (Value::List(list), Kind::Int32s) => self.items(at, Kind::Int32, list),
+            (Value::Map(map), Kind::StringMap) => self.entries(at, Kind::String, map),
+            (Value::Map(map), Kind::BoolMap) => self.entries(at, Kind::Bool, map),
+            (Value::Map(map), Kind::QuantityMap) => self.entries(at, Kind::Quantity, map),
+            (Value::Map(map), Kind::StringsMap) => self.entries(at, Kind::Strings, map),
+            _ => self.scalar(at, field.kind, node),
         }
     }
 
-    fn entries(&self, at: &str, kind: Kind, map: &SourceMap, faults: &mut Vec<Finding>) -> Json {
-        let mut read = Map::new();
-        for (key, entry) in map.iter() {
-            let at = format!("{at}.{key}");
-            let value = match (&entry.node.value, kind) {
-                (Value::List(list), Kind::Strings) => {
-                    let items = list.iter().enumerate().map(|(index, item)| {
-                        self.scalar(&format!("{at}[{index}]"), Kind::String, item, faults)
-                    });
-                    Json::Array(items.collect())
-                }
-                _ => self.scalar(&at, kind, &entry.node, faults),
-            };
-            read.insert(key.to_owned(), value);
+    fn items(&mut self, at: &At<'_>, kind: Kind, list: &[Node]) -> Option<Json> {
+        let mut items = Some(Vec::with_capacity(list.len()));
+        for (index, item) in list.iter().enumerate() {
+            let item = self.scalar(&At::Item(at, index), kind, item);
+            add(&mut items, item);
         }
-        Json::Object(read)
+        items.map(Json::Array)
+    }
+
+    fn entries(&mut self, at: &At<'_>, kind: Kind, map: &SourceMap) -> Option<Json> {
+        let mut read = Some(Vec::with_capacity(map.len()));
+        for (key, entry) in map.iter() {
+            let at = At::Entry(at, key);
+            let value = match (&entry.node.value, kind) {
+                (Value::List(list), Kind::Strings) => self.items(&at, Kind::String, list),
+                _ => self.scalar(&at, kind, &entry.node),
+            };
+            add(&mut read, value.map(|value| (key.to_owned(), value)));
+        }
+        read.map(|entries| Json::Object(entries.into_iter().collect()))
     }
 
     /// An item of a list of objects, as it would be printed.
-    fn item(&self, at: &str, list: &str, node: &Node, faults: &mut Vec<Finding>) -> Json {
+    fn item(&mut self, at: &At<'_>, list: &str, node: &Node) -> Option<Json> {
         let empty = SourceMap::new();
         let map = match &node.value {
             Value::Map(map) => map,
             Value::Null => &empty,
-            other => {
-                faults.push(wrong_type(at, Kind::Object, other).at(Some(self.spot(node.place))));
-                return Json::Null;
+            _ => {
+                self.wrong(at, Kind::Object, node);
+                return None;
             }
         };
         let row = format!("{list}[]");
         let mut item = Map::new();
-        for (key, entry) in self.in_order(map) {
-            let Some(field) = self.child(&row, key) else {
-                faults.push(self.unknown(at, &row, key, entry));
+        let mut whole = true;
+        let children = self.reader.children(&row);
+        for (key, entry) in self.reader.in_order(map) {
+            let Some(field) = self.reader.child(&children, key) else {
+                self.unknown(at, &row, key, entry);
                 continue;
             };
             if entry.node.value == Value::Null && !refuses_null(field) {
                 continue;
             }
             let name = last_name(field.path);
-            let value = self.value(&format!("{at}.{name}"), field, &entry.node, faults);
-            item.insert(name.to_owned(), value);
+            match self.value(&At::Entry(at, name), field, &entry.node) {
+                Some(value) => {
+                    item.insert(name.to_owned(), value);
+                }
+                None => whole = false,
+            }
         }
         for field in schema::children(&row) {
             let name = last_name(field.path);
@@ -193,55 +304,75 @@ impl Reader {
                 _ => {}
             }
         }
-        Json::Object(item)
+        whole.then_some(Json::Object(item))
     }
 
-    fn scalar(&self, at: &str, kind: Kind, node: &Node, faults: &mut Vec<Finding>) -> Json {
+    fn scalar(&mut self, at: &At<'_>, kind: Kind, node: &Node) -> Option<Json> {
         // Merged JSON was written anew: 1.0 has become 1.
-        let rendered = match (&node.value, self.case) {
+        let rendered = match (&node.value, self.reader.case) {
             (Value::Number(number), Case::Folded) => &Value::Number(number.rendered()),
             (value, _) => value,
         };
-        read_scalar(at, kind, rendered).unwrap_or_else(|fault| {
-            faults.push(fault.at(Some(self.spot(node.place))));
-            Json::Null
-        })
-    }
-
-    fn child(&self, path: &str, key: &str) -> Option<&'static Field> {
-        schema::children(path).find(|field| {
-            let name = last_name(field.path);
-            match self.case {
-                Case::Exact => name == key,
-                Case::Folded => name.eq_ignore_ascii_case(key),
+        match read_scalar(kind, rendered) {
+            Ok(value) => Some(value),
+            Err(Some(reason)) => {
+                self.fault(Class::Type, node.place, &at.to_string(), reason);
+                None
             }
-        })
-    }
-
-    fn unknown(&self, at: &str, row: &str, key: &str, entry: &Entry) -> Finding {
-        let names = schema::children(row).map(|field| last_name(field.path));
-        let nearest = schema::nearest(key, names);
-        let elsewhere = || {
-            let field = schema::FIELDS
-                .iter()
-                .find(|field| last_name(field.path) == key && !field.path.contains("[]"))?;
-            Some(format!("there is a field {}", field.path))
-        };
-        let path = if at.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{at}.{key}")
-        };
-        Finding::new(Class::Unknown, path, "there is no such field")
-            .at(Some(self.spot(entry.key_place)))
-            .advise(did_you_mean(nearest).or_else(elsewhere))
-    }
-
-    fn spot(&self, place: Place) -> Spot {
-        Spot {
-            file: Arc::clone(&self.file),
-            place,
+            Err(None) => {
+                self.wrong(at, kind, node);
+                None
+            }
         }
+    }
+
+    fn fault(&mut self, class: Class, place: Place, path: &str, message: String) {
+        let spot = self.reader.spot(place);
+        self.faults
+            .push(Finding::new(class, path, message).at(Some(spot)));
+    }
+
+    fn wrong(&mut self, at: &At<'_>, kind: Kind, node: &Node) {
+        let spot = self.reader.spot(node.place);
+        let finding = wrong_type(&at.to_string(), kind, &node.value);
+        self.faults.push(finding.at(Some(spot)));
+    }
+
+    fn unknown(&mut self, at: &At<'_>, row: &str, key: &str, entry: &Entry) {
+        if self.faults.is_full() {
+            self.faults.more += 1;
+            return;
+        }
+        let advice = self.faults.guess().then(|| meant(row, key)).flatten();
+        let path = match at {
+            At::Field("") => key.to_owned(),
+            at => format!("{at}.{key}"),
+        };
+        let finding = Finding::new(Class::Unknown, path, "there is no such field")
+            .at(Some(self.reader.spot(entry.key_place)))
+            .advise(advice);
+        self.faults.push(finding);
+    }
+}
+
+/// What a misspelt field was perhaps meant to be.
+fn meant(row: &str, key: &str) -> Option<String> {
+    let names = schema::children(row).map(|field| last_name(field.path));
+    let elsewhere = || {
+        let field = schema::FIELDS
+            .iter()
+            .find(|field| last_name(field.path) == key && !field.path.contains("[]"))?;
+        Some(format!("there is a field {}", field.path))
+    };
+    did_you_mean(schema::nearest(key, names)).or_else(elsewhere)
+}
+
+/// Adds to a list that is given up at the first item that is not there.
+fn add<Item>(list: &mut Option<Vec<Item>>, item: Option<Item>) {
+    match (list.as_mut(), item) {
+        (Some(items), Some(item)) => items.push(item),
+        (_, None) => *list = None,
+        (None, _) => {}
     }
 }
 
@@ -251,78 +382,58 @@ fn refuses_null(field: &Field) -> bool {
     field.kind == Kind::Duration && field.presence == Presence::Plain
 }
 
-fn read_scalar(at: &str, kind: Kind, value: &Value) -> Result<Json, Finding> {
-    let refused = || wrong_type(at, kind, value);
+/// The error says what is wrong with the text, or nothing if the value is of
+/// another type altogether.
+fn read_scalar(kind: Kind, value: &Value) -> Result<Json, Option<String>> {
     let whole = |lowest: i64, highest: i64| match value {
         Value::Number(number) => number
             .as_i64()
             .filter(|int| (lowest..=highest).contains(int))
             .map(Json::from)
-            .ok_or_else(refused),
-        _ => Err(refused()),
+            .ok_or(None),
+        _ => Err(None),
     };
-    if *value == Value::Null {
-        return match kind {
-            Kind::Duration => Err(refused()),
-            // An item that is null has the zero value of its kind.
-            _ => Ok(zero(kind)),
-        };
-    }
-    match kind {
-        Kind::Bool => match value {
-            Value::Bool(flag) => Ok(Json::Bool(*flag)),
-            _ => Err(refused()),
-        },
-        Kind::Int32 => whole(i32::MIN.into(), i32::MAX.into()),
-        Kind::Int64 => whole(i64::MIN, i64::MAX),
-        Kind::Uint32 => whole(0, u32::MAX.into()),
-        Kind::Float64 => match value {
-            Value::Number(number) => Ok(Json::from(number.as_f64())),
-            _ => Err(refused()),
-        },
-        Kind::String | Kind::Time => match value {
-            Value::String(text) => Ok(Json::from(text.as_str())),
-            _ => Err(refused()),
-        },
-        Kind::Duration => match value {
-            Value::String(text) => duration(at, text),
-            _ => Err(refused()),
-        },
-        Kind::DurationOrNanos => match value {
-            Value::String(text) => duration(at, text),
-            Value::Number(number) => number
-                .as_i64()
-                .map(|nanos| Json::from(GoDuration::from_nanos(nanos).to_string()))
-                .ok_or_else(refused),
-            _ => Err(refused()),
-        },
-        Kind::Quantity => match value {
-            Value::String(text) => quantity(at, text),
-            Value::Number(number) => quantity(at, &number.to_string()),
-            _ => Err(refused()),
-        },
-        Kind::Strings
-        | Kind::Int32s
-        | Kind::StringMap
-        | Kind::BoolMap
-        | Kind::StringsMap
-        | Kind::QuantityMap
-        | Kind::Object
-        | Kind::Objects => Err(refused()),
+    match (kind, value) {
+        (Kind::Duration, Value::Null) => Err(None),
+        // An item that is null has the zero value of its kind.
+        (_, Value::Null) => Ok(zero(kind)),
+        (Kind::Bool, Value::Bool(flag)) => Ok(Json::Bool(*flag)),
+        (Kind::Int32, _) => whole(i32::MIN.into(), i32::MAX.into()),
+        (Kind::Int64, _) => whole(i64::MIN, i64::MAX),
+        (Kind::Uint32, _) => whole(0, u32::MAX.into()),
+        (Kind::Float64, Value::Number(number)) => Ok(float(*number)),
+        (Kind::String | Kind::Time, Value::String(text)) => Ok(Json::from(text.as_str())),
+        (Kind::Duration | Kind::DurationOrNanos, Value::String(text)) => duration(text),
+        // It is shown as it was written.
+        (Kind::DurationOrNanos, Value::Number(number)) => {
+            number.as_i64().map(Json::from).ok_or(None)
+        }
+        (Kind::Quantity, Value::String(text)) => quantity(text),
+        (Kind::Quantity, Value::Number(number)) => quantity(&number.to_string()),
+        _ => Err(None),
     }
 }
 
-fn duration(at: &str, text: &str) -> Result<Json, Finding> {
+/// A whole number has no fraction when it is printed.
+fn float(number: Number) -> Json {
+    match number.rendered() {
+        Number::Int(whole) => Json::from(whole),
+        Number::Uint(whole) => Json::from(whole),
+        Number::Float(fraction) => Json::from(fraction),
+    }
+}
+
+fn duration(text: &str) -> Result<Json, Option<String>> {
     text.parse::<GoDuration>()
         .map(|duration| Json::from(duration.to_string()))
-        .map_err(|error| Finding::new(Class::Type, at, error.to_string()))
+        .map_err(|error| Some(error.to_string()))
 }
 
-fn quantity(at: &str, text: &str) -> Result<Json, Finding> {
+fn quantity(text: &str) -> Result<Json, Option<String>> {
     text.trim()
         .parse::<Quantity>()
         .map(|quantity| Json::from(quantity.to_string()))
-        .map_err(|error| Finding::new(Class::Type, at, error.to_string()))
+        .map_err(|error| Some(error.to_string()))
 }
 
 fn wrong_type(at: &str, kind: Kind, found: &Value) -> Finding {

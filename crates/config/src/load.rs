@@ -88,11 +88,25 @@ pub fn load(
     machine: Option<Machine>,
 ) -> Result<Loaded, Refused> {
     let loaded = resolve(line, directory)?;
-    let findings = validate::validate(&loaded.settings, &loaded.gates, machine);
+    let mut findings = validate::validate(&loaded.settings, &loaded.gates, machine);
+    findings.extend(lock_without_file(line));
     if !findings.is_empty() {
         return Err(Refused::new("the configuration is not allowed", findings));
     }
     Ok(loaded)
+}
+
+/// What it waits for must have a name.
+fn lock_without_file(line: &CommandLine) -> Option<Finding> {
+    let waits = line.bool("exit-on-lock-contention") == Some(true);
+    let named = line.text("lock-file").is_some_and(|path| !path.is_empty());
+    (waits && !named).then(|| {
+        Finding::new(
+            Class::Value,
+            "--exit-on-lock-contention",
+            "it needs --lock-file",
+        )
+    })
 }
 
 /// Like [`load`], without judging the values.
@@ -117,6 +131,7 @@ pub fn resolve(line: &CommandLine, directory: &Path) -> Result<Loaded, Refused> 
         let place = directory.join(path);
         (settings, skipped) = load_drop_ins(&settings, &place, &from_flags, &mut notices)?;
     }
+    notices.extend(forget_split_streams(&mut settings));
     flags::apply(&mut settings, &line.uses);
     let gates = FeatureGates::resolve(wanted_gates(&settings)).map_err(|error| {
         Refused::new(
@@ -176,7 +191,7 @@ fn load_file(
 ) -> Result<Settings, Refused> {
     const DOING: &str = "cannot load the --config file";
     let refused = |findings| Refused::new(DOING, findings);
-    let read = ReadFile::open(path).map_err(|finding| refused(vec![finding]))?;
+    let read = ReadFile::open(path, Case::Folded).map_err(|finding| refused(vec![finding]))?;
     let Decoded {
         mut settings,
         findings,
@@ -216,7 +231,7 @@ fn load_drop_ins(
     let mut given = Settings::default();
     let mut faults = Vec::new();
     for path in &found.files {
-        let read = ReadFile::open(path).map_err(|finding| refused(vec![finding]))?;
+        let read = ReadFile::open(path, Case::Exact).map_err(|finding| refused(vec![finding]))?;
         let duplicates: Vec<_> = read.duplicates().collect();
         if !duplicates.is_empty() {
             return Err(refused(duplicates));
@@ -304,6 +319,31 @@ fn with_origins(merged: &Settings, before: &Settings, given: &Settings) -> Setti
         settings.put(field, setting);
     }
     settings
+}
+
+/// Upstream puts its flags' default over what files say of split streams, so
+/// they can be had by flag only. A file that asks for them must not start to
+/// fail here.
+fn forget_split_streams(settings: &mut Settings) -> Vec<Finding> {
+    let mut notices = Vec::new();
+    for format in ["text", "json"] {
+        let path = format!("logging.options.{format}.splitStream");
+        let Some(field) = schema::field(&path) else {
+            continue;
+        };
+        if settings.bool(&path) {
+            let advice = field.flag.map(|flag| format!("give --{flag}"));
+            let message = "kubelets take it from the command line only; it is skipped";
+            let spot = spot_of(settings, &path);
+            notices.push(
+                Finding::new(Class::Notice, path, message)
+                    .at(spot)
+                    .advise(advice),
+            );
+            settings.set(field, Value::Bool(false), Origin::Default);
+        }
+    }
+    notices
 }
 
 fn resolve_paths(settings: &mut Settings, file: &Path) {
@@ -415,12 +455,13 @@ pub(crate) struct ReadFile {
 }
 
 impl ReadFile {
-    pub(crate) fn open(path: &Path) -> Result<Self, Finding> {
+    pub(crate) fn open(path: &Path, header: Case) -> Result<Self, Finding> {
         let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
-        Self::parse(&path.display().to_string(), &bytes)
+        Self::parse(&path.display().to_string(), &bytes, header)
     }
 
-    pub(crate) fn parse(name: &str, bytes: &[u8]) -> Result<Self, Finding> {
+    /// `header` is how `apiVersion` and `kind` are found.
+    pub(crate) fn parse(name: &str, bytes: &[u8], header: Case) -> Result<Self, Finding> {
         let name: Arc<str> = Arc::from(name);
         let spot = |place| {
             let file = Arc::clone(&name);
@@ -433,7 +474,8 @@ impl ReadFile {
         let document = source::parse(bytes).map_err(|error| {
             Finding::new(Class::Syntax, "", error.message.clone()).at(spot(error.place))
         })?;
-        check_header(&document.root).map_err(|finding| finding.at(spot(document.root.place)))?;
+        check_header(&document.root, header)
+            .map_err(|finding| finding.at(spot(document.root.place)))?;
         Ok(Self { name, document })
     }
 
@@ -477,8 +519,10 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Finding {
     }))
 }
 
-/// `apiVersion` and `kind`, which are found whatever their case.
-fn check_header(root: &Node) -> Result<(), Finding> {
+/// `apiVersion` and `kind`. Of all keys these two are found whatever their case
+/// in the `--config` file, and to the letter in drop-ins: upstream reads the
+/// two kinds of files in different ways.
+fn check_header(root: &Node, case: Case) -> Result<(), Finding> {
     let source::Value::Map(map) = &root.value else {
         let message = format!(
             "found {}, and a configuration is a map of fields",
@@ -489,7 +533,10 @@ fn check_header(root: &Node) -> Result<(), Finding> {
     for (name, wanted) in [("kind", KIND), ("apiVersion", API_VERSION)] {
         let found = map
             .iter()
-            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .filter(|(key, _)| match case {
+                Case::Exact => *key == name,
+                Case::Folded => key.eq_ignore_ascii_case(name),
+            })
             .last()
             .map(|(_, entry)| &entry.node.value);
         let add = Some(format!("write {name}: {wanted}"));

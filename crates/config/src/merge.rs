@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 /// The end of a drop-in's name; other files are left alone.
-const EXTENSION: &str = "conf";
+const ENDING: &[u8] = b".conf";
 
 /// Objects are merged key by key, null takes a key away, everything else
 /// replaces.
@@ -56,16 +56,19 @@ pub(crate) fn drop_ins(directory: &Path) -> Result<DropIns, (PathBuf, std::io::E
                 .map_err(named)?;
             entries.sort_by(|one, other| other.cmp(one));
             open.extend(entries);
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == EXTENSION)
-        {
+        } else if is_drop_in(&path) {
             found.files.push(path);
         } else {
             found.skipped.push(path);
         }
     }
     Ok(found)
+}
+
+/// A name may be nothing but the ending.
+fn is_drop_in(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.as_encoded_bytes().ends_with(ENDING))
 }
 
 #[cfg(test)]
@@ -98,7 +101,14 @@ mod tests {
     fn drop_ins_count_in_the_order_of_names_through_directories() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("sub")).unwrap();
-        for name in ["10-a.conf", "99-x.yaml", "sub/05-b.conf", "zz.conf", "conf"] {
+        for name in [
+            "10-a.conf",
+            "99-x.yaml",
+            "sub/05-b.conf",
+            "zz.conf",
+            "conf",
+            ".conf",
+        ] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
         let found = drop_ins(dir.path()).unwrap();
@@ -107,7 +117,7 @@ mod tests {
             .iter()
             .map(|path| path.strip_prefix(dir.path()).unwrap().display().to_string())
             .collect();
-        assert_eq!(names, ["10-a.conf", "sub/05-b.conf", "zz.conf"]);
+        assert_eq!(names, [".conf", "10-a.conf", "sub/05-b.conf", "zz.conf"]);
         assert_eq!(found.skipped.len(), 2);
         assert!(drop_ins(&dir.path().join("none")).is_err());
     }

@@ -102,7 +102,10 @@ impl Settings {
     }
 
     pub fn duration(&self, path: &str) -> GoDuration {
-        self.text(path).parse().unwrap_or_default()
+        match self.value(path) {
+            Some(Value::Number(nanos)) => GoDuration::from_nanos(nanos.as_i64().unwrap_or(0)),
+            _ => self.text(path).parse().unwrap_or_default(),
+        }
     }
 
     pub fn list(&self, path: &str) -> &[Value] {

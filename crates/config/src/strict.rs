@@ -12,7 +12,7 @@ use crate::validate::validate;
 /// Everything that is wrong with a configuration file, in the order of its
 /// lines; notices (see [`Finding::is_error`]) for what only has no future.
 pub fn check_file(name: &str, bytes: &[u8]) -> Vec<Finding> {
-    let read = match ReadFile::parse(name, bytes) {
+    let read = match ReadFile::parse(name, bytes, Case::Exact) {
         Ok(read) => read,
         Err(finding) => return vec![finding],
     };
@@ -32,7 +32,11 @@ pub fn check_file(name: &str, bytes: &[u8]) -> Vec<Finding> {
     defaults::fill(&mut settings, &gates);
     defaults::fill_evictions(&mut settings);
     findings.extend(validate(&settings, &gates, None));
-    findings.sort_by_key(|finding| finding.spot.as_ref().map(|spot| spot.place));
+    // What has no place in the file comes last.
+    findings.sort_by_key(|finding| {
+        let place = finding.spot.as_ref().map(|spot| spot.place);
+        (place.is_none(), place)
+    });
     findings
 }
 

@@ -18,6 +18,7 @@
 //! * Accepted here, refused upstream: tabs on lines without content, `?` inside of words in
 //!   brackets, `\/` and surrogate pairs in double quotes, signs in anchor names, unknown `%`
 //!   directives, a leading `...`, any `!!timestamp` that begins like a date.
+//! * A file with more than 1,000,000 values is refused: it would take seconds to read.
 //! * A key written both as text and as a number (`"1"` and `1`) is a duplicate here; upstream keeps
 //!   one of the two at random. A JSON number beyond the range of a float is refused even in a
 //!   field that nobody reads.

@@ -406,6 +406,14 @@ impl Effort {
     fn spend(&mut self, aliased: bool, place: Place) -> Result<(), SyntaxError> {
         self.total = self.total.saturating_add(1);
         self.aliased = self.aliased.saturating_add(aliased.into());
+        if self.total > MAX_VALUES {
+            return Err(SyntaxError::new(
+                place,
+                format!(
+                    "this file has more than {MAX_VALUES} values; a configuration has hundreds"
+                ),
+            ));
+        }
         let share = f64::from(self.aliased) / f64::from(self.total);
         if self.aliased > 100 && self.total > 1000 && share > Self::allowed_share(self.total) {
             return Err(SyntaxError::new(
@@ -424,6 +432,10 @@ impl Effort {
         0.99 - 0.89 * growth.clamp(0.0, 1.0)
     }
 }
+
+/// No configuration comes near; beyond it a file would take seconds to read. Upstream has no such
+/// bound.
+const MAX_VALUES: u32 = 1_000_000;
 
 const TAB: &str = "there is a tab where only spaces may indent a line; replace it by spaces";
 const UNKNOWN_ANCHOR: &str = "this alias names an anchor that is not defined above it; text that \

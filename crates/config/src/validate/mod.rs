@@ -15,6 +15,9 @@ use crate::gates::FeatureGates;
 use crate::schema;
 use crate::settings::{Origin, Settings};
 
+/// Enough for a person; a map with a million odd keys has more.
+const MOST_FINDINGS: usize = 1000;
+
 /// What is checked against the machine, when there is one to check against.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Machine {
@@ -53,7 +56,15 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// More findings than this help nobody.
+    fn is_full(&self) -> bool {
+        self.findings.len() >= MOST_FINDINGS
+    }
+
     fn fault(&mut self, path: &str, message: impl Into<String>) {
+        if self.is_full() {
+            return;
+        }
         let spot = self.spot(path);
         let message = message.into();
         let flag = match self.settings.get(path).map(|setting| &setting.origin) {

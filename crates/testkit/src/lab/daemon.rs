@@ -258,18 +258,15 @@ fn pid_namespace(pid: Pid) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{}/ns/pid", pid.as_raw_nonzero())).ok()
 }
 
-/// The id in its innermost namespace of a process that is not yet a zombie.
+/// The id of a process in its innermost namespace. One that has ended counts
+/// until its machine's init has reaped it: until then its other threads may
+/// still run and hold its ports.
 fn inner_pid(pid: Pid) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
-    let field = |name: &str| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-    };
-    if field("State")?.trim().starts_with('Z') {
-        return None;
-    }
-    field("NSpid")?.split_whitespace().last()?.parse().ok()
+    let ids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().last()?.parse().ok()
 }
 
 fn overridden(mut arguments: Vec<String>, changes: &[&str]) -> Vec<String> {

@@ -149,7 +149,7 @@ pub(super) const ROWS: &[Field] = &[
     row("containerLogMaxSize", Kind::String)
         .json(r#""10Mi""#)
         .flag("container-log-max-size")
-        .allowed("a quantity, for example `10Mi`")
+        .allowed("a quantity of whole bytes such as `10Mi`; `1.5Mi` is none")
         .about(
             "How big a container's log may grow before a new file is begun. Sizes are looked at \
              now and then (containerLogMonitorInterval), so a fast writer gets past it; a \

@@ -1,0 +1,211 @@
+//! No input makes the configuration panic, and none takes long: what a person,
+//! a broken disk or an attacker puts into a file gets an answer.
+//!
+//! The same properties run for hours as fuzz targets; see `fuzz/`.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use config::check_file;
+use config::flags::CommandLine;
+use config::load::{load, resolve};
+use config::schema::{FIELDS, FLAGS};
+use config::settings::Settings;
+use proptest::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+const JSON_HEAD: &str =
+    r#"{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","#;
+
+/// Scalars that mean something to some decoder.
+fn scalar() -> impl Strategy<Value = String> + Clone {
+    prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        Just("yes".to_owned()),
+        Just("\"\"".to_owned()),
+        Just("[]".to_owned()),
+        Just("{}".to_owned()),
+        Just("[{}, null, [1]]".to_owned()),
+        Just("{a: {b: null}}".to_owned()),
+        Just("&x [*x]".to_owned()),
+        Just("!!int \"5\"".to_owned()),
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<f64>().prop_map(|number| number.to_string()),
+        "-?[0-9]{1,25}(ns|us|ms|s|m|h|Ki|Mi|E|%|e99)?",
+        "[ -~]{0,12}",
+        "\\PC{0,8}",
+    ]
+}
+
+/// A file of real field names with odd values.
+fn file() -> impl Strategy<Value = String> {
+    let line = (prop::sample::select(FIELDS), scalar());
+    prop::collection::vec(line, 0..12).prop_map(|lines| {
+        lines
+            .iter()
+            .fold(HEAD.to_owned(), |mut text, (field, value)| {
+                let names: Vec<&str> = field.path.split('.').collect();
+                for (depth, name) in names.iter().enumerate() {
+                    let name = name.trim_end_matches("[]");
+                    let _ = write!(text, "{:width$}{name}:", "", width = depth * 2);
+                    if depth + 1 < names.len() {
+                        text.push('\n');
+                    }
+                }
+                let _ = writeln!(text, " {value}");
+                text
+            })
+    })
+}
+
+/// Words of a command line: real flags, odd values, and noise.
+fn words() -> impl Strategy<Value = Vec<String>> {
+    let flag = (prop::sample::select(FLAGS), scalar());
+    let word = prop_oneof![
+        flag.clone()
+            .prop_map(|(flag, value)| format!("--{}={value}", flag.name)),
+        flag.prop_map(|(flag, _)| format!("--{}", flag.name)),
+        "-{1,3}[a-zA-Z_=]{0,6}",
+        scalar(),
+    ];
+    prop::collection::vec(word, 0..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        check_file("any", &bytes);
+    }
+
+    #[test]
+    fn any_file_of_real_fields_gets_an_answer(text in file()) {
+        check_file("any", text.as_bytes());
+    }
+
+    #[test]
+    fn any_command_line_gets_an_answer(words in words()) {
+        if let Ok(line) = CommandLine::parse(&words) {
+            let _ = load(&line, Path::new("/nonexistent"), None);
+        }
+    }
+
+    #[test]
+    fn any_drop_ins_get_an_answer(files in prop::collection::vec(file(), 1..4)) {
+        let dir = tempfile::tempdir().unwrap();
+        for (index, text) in files.iter().enumerate() {
+            std::fs::write(dir.path().join(format!("{index}.conf")), text).unwrap();
+        }
+        let words = [format!("--config-dir={}", dir.path().display())];
+        let line = CommandLine::parse(&words).unwrap();
+        let _ = resolve(&line, Path::new("/"));
+    }
+
+    /// What a kubelet shows is a file that says the same again.
+    #[test]
+    fn what_is_resolved_and_printed_resolves_to_itself(text in file()) {
+        let dir = tempfile::tempdir().unwrap();
+        let resolved = |text: &str| -> Option<Settings> {
+            let file = dir.path().join("f");
+            std::fs::write(&file, text).unwrap();
+            let line = CommandLine::parse(&[format!("--config={}", file.display())]).unwrap();
+            resolve(&line, Path::new("/")).ok().map(|loaded| loaded.settings)
+        };
+        if let Some(first) = resolved(&text) {
+            // A given empty one is not shown: it comes back as unset.
+            let emptied = ["evictionHard", "enforceNodeAllocatable"].iter().any(|path| {
+                first.value(path).is_some() && first.to_json().get(path).is_none()
+            });
+            if !emptied {
+                let shown = first.to_json();
+                let second = resolved(&shown.to_string()).map(|settings| settings.to_json());
+                prop_assert_eq!(second, Some(shown));
+            }
+        }
+    }
+}
+
+/// Processor time of this thread, in seconds: others on the machine do not
+/// count.
+fn seconds_for(job: impl FnOnce()) -> f64 {
+    let now = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        #[allow(clippy::cast_precision_loss, reason = "a measure of seconds")]
+        let seconds = time.tv_sec as f64 + time.tv_nsec as f64 / 1e9;
+        seconds
+    };
+    let start = now();
+    job();
+    now() - start
+}
+
+#[test]
+fn ten_mebibytes_are_answered_within_a_second() {
+    const SIZE: usize = 10 << 20;
+    let mut keys = HEAD.to_owned();
+    let mut number = 0;
+    while keys.len() < SIZE {
+        number += 1;
+        let _ = writeln!(keys, "unknown{number}: value");
+    }
+    let list = "- 10.0.0.1\n".repeat(SIZE / 11);
+    let json = "\"a\",".repeat(SIZE / 4);
+    for (what, text) in [
+        ("a list", format!("{HEAD}clusterDNS:\n{list}")),
+        ("unknown keys", keys),
+        (
+            "one string",
+            format!("{HEAD}clusterDomain: {}\n", "a".repeat(SIZE)),
+        ),
+        (
+            "numbers",
+            format!("{HEAD}a: [{}1]\n", "1,".repeat(SIZE / 2)),
+        ),
+        (
+            "comments",
+            format!("{HEAD}{}", "# nothing\n".repeat(SIZE / 10)),
+        ),
+        ("JSON", format!("{JSON_HEAD}\"clusterDNS\":[{json}\"a\"]}}")),
+        ("noise", "\u{0}\u{fffd}:-[{".repeat(SIZE / 10)),
+    ] {
+        let seconds = seconds_for(|| drop(check_file(what, text.as_bytes())));
+        assert!(seconds < 1.0, "{what}: {seconds} s");
+    }
+}
+
+#[test]
+fn nesting_ten_thousand_deep_is_answered_within_a_second() {
+    const DEPTH: usize = 10_000;
+    let steps = (0..3000).fold(String::new(), |mut text, depth| {
+        let _ = writeln!(text, "{:depth$}a:", "");
+        text
+    });
+    let (brackets, braces) = ("[".repeat(DEPTH), "{a: ".repeat(DEPTH));
+    let json = format!("{}1{}", "{\"a\":".repeat(DEPTH - 2), "}".repeat(DEPTH - 2));
+    for (what, text) in [
+        (
+            "brackets",
+            format!("{HEAD}a: {brackets}{}\n", "]".repeat(DEPTH)),
+        ),
+        ("open brackets", format!("{HEAD}a: {brackets}")),
+        (
+            "braces",
+            format!("{HEAD}a: {braces}{}\n", "}".repeat(DEPTH)),
+        ),
+        ("steps", format!("{HEAD}{steps}")),
+        ("JSON", format!("{JSON_HEAD}\"a\":{json}}}")),
+    ] {
+        let seconds = seconds_for(|| assert!(!check_file(what, text.as_bytes()).is_empty()));
+        assert!(seconds < 1.0, "{what}: {seconds} s");
+        // And as a drop-in, which goes another way.
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.conf"), &text).unwrap();
+        let words = [format!("--config-dir={}", dir.path().display())];
+        let line = CommandLine::parse(&words).unwrap();
+        let seconds = seconds_for(|| drop(resolve(&line, Path::new("/"))));
+        assert!(seconds < 1.0, "{what} as a drop-in: {seconds} s");
+    }
+}
