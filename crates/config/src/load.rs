@@ -206,13 +206,7 @@ fn load_file(
     notices.extend(forgiven.into_iter().chain(read.ignored()).map(forgive));
 
     resolve_paths(&mut settings, path);
-    let gates = gates_with(from_flags, &settings).map_err(|error| Refused {
-        // Upstream panics here.
-        exit_code: 2,
-        ..refused(vec![gate_finding(&error, Some(&settings))])
-    })?;
-    header(&mut settings);
-    defaults::fill(&mut settings, &gates);
+    fill(&mut settings, from_flags, DOING)?;
     defaults::fill_evictions(&mut settings);
     Ok(settings)
 }
@@ -279,12 +273,7 @@ fn load_drop_ins(
         return Err(refused(fatal));
     }
     let mut settings = with_origins(&outcome.settings, before, &given);
-    let gates = gates_with(from_flags, &settings).map_err(|error| Refused {
-        exit_code: 2,
-        ..refused(vec![gate_finding(&error, Some(&settings))])
-    })?;
-    header(&mut settings);
-    defaults::fill(&mut settings, &gates);
+    fill(&mut settings, from_flags, DOING)?;
     Ok((settings, found.skipped))
 }
 
@@ -385,14 +374,22 @@ fn normal(path: &Path) -> PathBuf {
     whole
 }
 
-/// The gates while defaults are filled: a file beats the flags for now.
-fn gates_with(
+/// Fills what files left unset. A file's gates beat those of the flags for now.
+fn fill(
+    settings: &mut Settings,
     from_flags: &BTreeMap<&str, bool>,
-    settings: &Settings,
-) -> Result<FeatureGates, GateError> {
+    doing: &'static str,
+) -> Result<(), Refused> {
     let mut wanted = from_flags.clone();
     wanted.extend(wanted_gates(settings));
-    FeatureGates::resolve(wanted)
+    let gates = FeatureGates::resolve(wanted).map_err(|error| Refused {
+        // Upstream panics here.
+        exit_code: 2,
+        ..Refused::new(doing, vec![gate_finding(&error, Some(settings))])
+    })?;
+    header(settings);
+    defaults::fill(settings, &gates);
+    Ok(())
 }
 
 fn wanted_gates(settings: &Settings) -> impl Iterator<Item = (&str, bool)> {

@@ -19,7 +19,7 @@ pub(super) fn all(settings: Option<&Settings>) -> String {
             continue;
         }
         let told = match settings {
-            None => default(field),
+            None => default(field, ""),
             Some(settings) => now(field, settings),
         };
         let _ = writeln!(text, "{:<45} {told}", field.path);
@@ -95,7 +95,7 @@ fn of_field(field: &Field, settings: Option<&Settings>) -> String {
         }
     };
     row("type", kind_name(field.kind));
-    row("default", &default(field));
+    row("default", &default(field, " (zero counts as not given)"));
     row("allowed", field.allowed);
     row(
         "flag",
@@ -142,9 +142,10 @@ fn of_flag(flag: &Flag, settings: Option<&Settings>) -> String {
     text
 }
 
-fn default(field: &Field) -> String {
+/// `zero` is what is said of a field whose zero value turns into its default.
+fn default(field: &Field, zero: &str) -> String {
     let unset = match field.presence {
-        Presence::Plain | Presence::Printed => " (zero counts as not given)",
+        Presence::Plain | Presence::Printed => zero,
         Presence::Emptiable | Presence::Optional => "",
     };
     match field.default {
