@@ -17,21 +17,17 @@ mod configz;
 mod differences;
 mod ours;
 mod resolved;
+mod rows;
 mod upstream;
+mod workers;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, ensure};
 use testkit::lab::{Lab, Machine, Runtime};
 
 use case::{Case, Verdict};
 use compare::Baseline;
 use ours::Ours;
-
-/// Each case waits for two short programs, one after the other.
-const WORKERS: usize = 3;
+use workers::examine_all;
 
 #[test]
 fn both_kubelets_take_the_same_configuration_the_same_way() -> Result<()> {
@@ -42,33 +38,15 @@ fn both_kubelets_take_the_same_configuration_the_same_way() -> Result<()> {
     // The first run also makes the certificate that the others find.
     let baseline = Baseline::of(node.machine())?;
 
-    let next = AtomicUsize::new(0);
-    let problems = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = examine(case, node.machine(), &baseline)
-                        .unwrap_or_else(|error| vec![format!("{error:#}")]);
-                    let mut problems = problems.lock().expect("no worker panics with it");
-                    problems.extend(found.iter().map(|what| format!("{}: {what}", case.name)));
-                }
-            });
-        }
-    });
-
-    let mut problems = problems.into_inner().context("a worker panicked")?;
-    problems.extend(stale_differences(&cases));
-    problems.sort();
-    if !problems.is_empty() {
-        bail!(
-            "{} problems in {} cases:\n{}",
-            problems.len(),
-            cases.len(),
-            problems.join("\n")
-        );
-    }
-    Ok(())
+    let stale = stale_differences(&cases);
+    ensure!(stale.is_empty(), "{}", stale.join("\n"));
+    examine_all(&cases, |_, case| {
+        let found = examine(case, node.machine(), &baseline)?;
+        Ok(found
+            .iter()
+            .map(|what| format!("{}: {what}", case.name))
+            .collect())
+    })
 }
 
 /// What is wrong with a case: a difference that is not intended, an intended

@@ -11,29 +11,19 @@ mod table;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use testkit::lab::{Lab, Machine, Runtime};
 
 use crate::case::{self, SHOWING, Verdict};
 use crate::compare::{self, Baseline};
 use crate::ours::{self, Ours};
 use crate::upstream;
+use crate::workers::examine_all;
 use table::{Given, Row};
-
-const WORKERS: usize = 3;
 
 /// `SHOWING`, where there is nothing to show.
 const QUIET: [&str; 1] = ["--fail-cgroupv1=false"];
-
-/// What upstream forgets of a file, and ours does not: see `differences.rs`.
-const FORGOTTEN: [&str; 2] = [
-    "logging/options/json/splitstream",
-    "logging/options/text/splitstream",
-];
 
 #[test]
 fn every_row_is_judged_alike() -> Result<()> {
@@ -43,38 +33,14 @@ fn every_row_is_judged_alike() -> Result<()> {
     ours.install(node.machine())?;
     let baseline = Baseline::of(node.machine())?;
 
-    let next = AtomicUsize::new(0);
-    let problems = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(trial) = trials.get(index) else {
-                        break;
-                    };
-                    let directory = format!("/opt/rows/{index}");
-                    let found = examine(trial, node.machine(), &directory, &baseline)
-                        .unwrap_or_else(|error| vec![format!("{error:#}")]);
-                    let found = found
-                        .iter()
-                        .map(|what| format!("{:?}: {what}", trial.given));
-                    let mut problems = problems.lock().expect("no worker panics with it");
-                    problems.extend(found);
-                }
-            });
-        }
-    });
-    let problems = problems.into_inner().context("a worker panicked")?;
-    if !problems.is_empty() {
-        bail!(
-            "{} problems in {} trials:\n{}",
-            problems.len(),
-            trials.len(),
-            problems.join("\n")
-        );
-    }
-    Ok(())
+    examine_all(&trials, |index, trial| {
+        let directory = format!("/opt/rows/{index}");
+        let found = examine(trial, node.machine(), &directory, &baseline)?;
+        Ok(found
+            .iter()
+            .map(|what| format!("{:?}: {what}", trial.given))
+            .collect())
+    })
 }
 
 /// Values that are given together.
@@ -168,10 +134,8 @@ fn examine(
     }
     let ours = ours::resolve(machine, directory, &arguments)?;
     let differences = compare::outcomes(baseline, &theirs, &ours);
-    let unintended = differences
+    let said = differences
         .iter()
-        .filter(|difference| !FORGOTTEN.contains(&difference.what().as_str()));
-    Ok(unintended
-        .map(|difference| format!("{difference}\n    ours {ours}"))
-        .collect())
+        .map(|difference| format!("{difference}\n    ours {ours}"));
+    Ok(said.collect())
 }

@@ -170,7 +170,7 @@ fn built_in(line: &CommandLine) -> Settings {
     defaults::fill_flags_only(&mut settings);
     // Without drop-ins this is what the flags are laid over. With them, it is
     // what drop-ins are laid over, flags included.
-    if line.text("config-dir").is_some() {
+    if line.text("config-dir").is_some_and(|path| !path.is_empty()) {
         flags::apply(&mut settings, &line.uses);
     }
     settings

@@ -27,11 +27,14 @@ use table::{Given, Row};
 
 const FIELD_FACTS: &str = include_str!("../testdata/fields.tsv");
 
-/// Fields whose only good value is the default: two name the format, one
-/// may not be true any more, one may not be there.
-const FIXED_FIELDS: [&str; 4] = [
+/// Fields that stay at their default whatever good value a file gives them:
+/// two name the format, two count by flag only, one may not be there, and one
+/// may not be true any more.
+const FIXED_FIELDS: [&str; 6] = [
     "apiVersion",
     "kind",
+    "logging.options.json.splitStream",
+    "logging.options.text.splitStream",
     "registerWithTaints[].timeAdded",
     "runOnce",
 ];

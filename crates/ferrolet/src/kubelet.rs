@@ -41,9 +41,9 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
         && wanted != "false"
     {
         let shown = if wanted.starts_with('v') {
-            wanted
+            wanted.to_owned()
         } else {
-            version::KUBELET
+            version::kubelet()
         };
         return printed(&format!("Kubernetes {shown}\n"));
     }

@@ -5,7 +5,7 @@ use types::duration::GoDuration;
 use types::quantity::Quantity;
 use types::taint::parse_taints;
 
-use crate::schema::{Flag, FlagKind};
+use crate::schema::{Flag, FlagKind, RELEASE};
 
 /// What a flag's text says.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,12 +140,14 @@ fn ip(text: &str) -> Result<Parsed, String> {
 }
 
 fn version(text: &str) -> Result<Parsed, String> {
-    if text == "raw" || text.starts_with('v') {
+    // Another version may be reported, but only one that differs in its suffix.
+    let suffix = text.strip_prefix(RELEASE);
+    if text == "raw" || suffix.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', '-'])) {
         return Ok(Parsed::One(json!(text)));
     }
     boolean(text)
         .map(|value| Parsed::One(json!(value.to_string())))
-        .map_err(|_| format!("{text:?} is not true, false, raw or a version such as v1.36.4"))
+        .map_err(|_| format!("{text:?} is not true, false, raw or {RELEASE} with a suffix"))
 }
 
 /// One record of CSV: quotes keep commas together, `""` is a quote.

@@ -18,6 +18,9 @@ pub use self::lookup::{children, field, flag, gate, is_retired_gate, removed_fla
 pub use self::nearest::nearest;
 pub use self::removed::REMOVED_FLAGS;
 
+/// The release whose kubelet the tables describe.
+pub const RELEASE: &str = "v1.36.4";
+
 /// A field of `KubeletConfiguration` v1beta1.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
