@@ -3,8 +3,8 @@
 # then becomes its init.
 #
 # usage: boot.sh DIR NAME BIN [PATH…]
-#   DIR    the machine's directory: fs/ (its /var, /opt), etc/ (what differs in
-#          its /etc), sysctl/; the host's id of this process is written to
+#   DIR    the machine's directory: fs/ (its /var, /opt and /run), upper/ (what
+#          differs in its /etc and /usr/libexec), sysctl/; the host's id of this process is written to
 #          DIR/init.pid once the machine stands
 #   BIN    the lab's programs, to be seen at /opt/lab/bin
 #   PATH…  host directories that the machine sees at the same place

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use testkit::lab::census::Census;
-use testkit::lab::{Component, InstanceId, Lab, Layout, Options, Runtime, workspace};
-use testkit::workload::Workload;
+use testkit::lab::{
+    Component, InstanceId, Lab, Layout, Node, Options, Runtime, saved_logs_dir, workspace,
+};
+use testkit::workload::{Pod, Workload};
 use testkit::{cargo, wait};
 
 #[test]
 fn starts_bends_ends_and_leaves_nothing_behind() -> Result<()> {
     let shared = Lab::shared()?;
-    let layout = Layout::new(InstanceId::new("itself")?)?;
+    let layout = Layout::new(InstanceId::from_env()?.beside("x")?)?;
     Lab::down(&layout)?;
+    let _guard = TakenDown(layout.clone());
     let before = Census::take(&layout)?;
 
     let options = Options {
@@ -44,7 +47,8 @@ fn starts_bends_ends_and_leaves_nothing_behind() -> Result<()> {
     node.start_upstream_kubelet("")?;
     node.wait_ready(Duration::from_secs(60))?;
     let workload = Workload::create(lab.kubectl(), "left", &node, 2, "exec sleep 100000")?;
-    workload.wait_running(2, Duration::from_secs(60))?;
+    let pods = workload.wait_running(2, Duration::from_secs(60))?;
+    pause_a_container(&node, &pods)?;
     let during = Census::take(&layout)?.beyond(&before);
     for (what, count) in [
         ("processes", during.processes.len()),
@@ -71,6 +75,27 @@ fn starts_bends_ends_and_leaves_nothing_behind() -> Result<()> {
     })
 }
 
+/// A frozen process cannot be killed until it is thawed: `down` must manage.
+fn pause_a_container(node: &Node, pods: &[Pod]) -> Result<()> {
+    let id = pods.first().map_or("", Pod::container_id);
+    let id = id.trim_start_matches("containerd://");
+    let words = ["--namespace", "k8s.io", "tasks", "pause", id];
+    node.machine().run("ctr", words).map(drop)
+}
+
+/// Whatever becomes of the test, its lab does not stay.
+struct TakenDown(Layout);
+
+impl Drop for TakenDown {
+    fn drop(&mut self) {
+        if let Ok(Some(lab)) = Lab::open(&self.0) {
+            // Only a test that failed left it up.
+            let _ = lab.save_logs(&saved_logs_dir());
+        }
+        let _ = Lab::down(&self.0);
+    }
+}
+
 /// `cargo xtask lab up`, killed when half of the control plane stands: the
 /// next start must not stumble over it.
 fn a_killed_start_is_cleaned_up(layout: &Layout) -> Result<()> {
@@ -92,7 +117,7 @@ fn a_killed_start_is_cleaned_up(layout: &Layout) -> Result<()> {
     victim.wait()?;
     seen?;
     ensure!(
-        Lab::running(layout)?.is_none(),
+        Lab::open(layout)?.is_none(),
         "half a lab was taken for a whole one"
     );
     Ok(())
@@ -111,7 +136,15 @@ fn two_labs_are_two_clusters(one: &Lab, other: &Lab) -> Result<()> {
 }
 
 fn a_second_start_finds_the_first(layout: &Layout, options: &Options, lab: &Lab) -> Result<()> {
+    // What has ended of it is started again, and nothing else is touched.
+    lab.component(Component::Scheduler).kill()?;
     let again = Lab::up(layout.clone(), options)?;
+    ensure!(
+        again.component(Component::Scheduler).is_running(),
+        "the scheduler was left dead"
+    );
+    let other = Lab::up(layout.clone(), &Options::default());
+    ensure!(other.is_err(), "other options were taken for the same");
     let init = |lab: &Lab| lab.control_plane().init();
     ensure!(init(&again) == init(lab), "the lab was started anew");
     Ok(())
@@ -146,12 +179,13 @@ fn components_bend(lab: &Lab) -> Result<()> {
         daemon.kill()?;
         ensure!(!daemon.is_running(), "{} survived", component.name());
         daemon.start_again()?;
+        let after = daemon.pid();
         ensure!(
-            daemon.pid() != before,
-            "{} is the same process",
+            after.is_some() && after != before,
+            "{}: {before:?}, then {after:?}",
             component.name()
         );
-        lab.wait_ready()
+        lab.wait_serving()
             .with_context(|| format!("after the restart of {}", component.name()))?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use testkit::lab::{Lab, Runtime};
+use testkit::lab::{KUBERNETES, Lab, Runtime};
 use testkit::wait;
 use testkit::workload::{Pod, Workload};
 
@@ -29,7 +29,7 @@ fn joins_and_runs_a_deployment(name: &str, runtime: Runtime, version: &str) -> R
     node.start_upstream_kubelet("")?;
     node.wait_ready(READY)?;
     let info = kubectl.json(["get", "node", name])?["status"]["nodeInfo"].take();
-    assert_eq!(info["kubeletVersion"], "v1.36.4");
+    assert_eq!(info["kubeletVersion"], KUBERNETES);
     let reported = info["containerRuntimeVersion"].as_str().unwrap_or_default();
     assert!(reported.starts_with(version), "{reported}");
 

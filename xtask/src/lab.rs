@@ -2,20 +2,20 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
-use testkit::lab::{Daemon, InstanceId, Lab, Layout, Machine, Options, Runtime};
+use testkit::lab::{Daemon, InstanceId, Lab, Layout, Machine, Options, Runtime, require_root};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Start the lab, building what is not built yet
     Up {
         /// How long certificates from CSRs are valid (e.g. 15m)
-        #[arg(long, value_name = "DURATION")]
+        #[arg(long, value_name = "DURATION", value_parser = go_duration)]
         signing_duration: Option<String>,
     },
     /// End the lab and remove all that it made
@@ -70,16 +70,35 @@ pub(crate) enum RuntimeName {
     Containerd16,
 }
 
-pub(crate) fn run(verb: Verb) -> Result<()> {
+/// Checked here: a controller manager that does not understand it would end
+/// later, with less to say.
+fn go_duration(text: &str) -> Result<String, String> {
+    let digits = text.trim_end_matches(['h', 'm', 's']);
+    let fits = digits.len() < text.len()
+        && !digits.is_empty()
+        && digits
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b".hms".contains(&byte))
+        && digits.starts_with(|first: char| first.is_ascii_digit());
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("it must be a duration such as 15m or 1h30m".to_owned())
+    }
+}
+
+pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
+    require_root()?;
     let layout = Layout::new(InstanceId::from_env()?)?;
     match verb {
         Verb::Up { signing_duration } => up(layout, signing_duration),
         Verb::Down => Lab::down(&layout),
         Verb::Status => status(&layout),
         Verb::Logs { daemon, follow } => logs(&layout, &daemon, follow),
-        Verb::Shell { machine, command } => shell(&layout, machine.as_deref(), &command),
+        Verb::Shell { machine, command } => return shell(&layout, machine.as_deref(), &command),
         Verb::Node { verb } => node(&layout, verb),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn up(layout: Layout, signing_duration: Option<String>) -> Result<()> {
@@ -94,7 +113,7 @@ fn up(layout: Layout, signing_duration: Option<String>) -> Result<()> {
 }
 
 fn running(layout: &Layout) -> Result<Lab> {
-    Lab::running(layout)?
+    Lab::open(layout)?
         .with_context(|| format!("lab {} does not run: cargo xtask lab up", layout.id))
 }
 
@@ -102,16 +121,16 @@ fn status(layout: &Layout) -> Result<()> {
     let lab = running(layout)?;
     println!("lab {} at {}", layout.id, lab.url());
     println!("KUBECONFIG={}", lab.admin_kubeconfig().display());
-    for machine in lab.machines()? {
-        println!("{}", machine.name());
+    for (name, machine) in lab.machines()? {
+        let Some(machine) = machine else {
+            println!("{name} has died: cargo xtask lab node remove {name}");
+            continue;
+        };
+        println!("{name}");
         for daemon in machine.daemons()? {
             let state = match daemon.pid() {
                 Some(pid) => format!("runs (process {})", pid.as_raw_nonzero()),
-                None => format!(
-                    "has ended: cargo xtask lab logs {}/{}",
-                    machine.name(),
-                    daemon.name()
-                ),
+                None => format!("has ended: cargo xtask lab logs {name}/{}", daemon.name()),
             };
             println!("  {:<24} {state}", daemon.name());
         }
@@ -149,7 +168,7 @@ fn find_daemon(lab: &Lab, wanted: &str) -> Result<Daemon> {
         .find(|daemon| daemon.name() == name)
         .with_context(|| {
             format!(
-                "{machine} has no daemon {name}; it has {}",
+                "{machine} has no daemon {name}; it has {}. One of a node is NODE/DAEMON",
                 names.join(", ")
             )
         })
@@ -157,22 +176,17 @@ fn find_daemon(lab: &Lab, wanted: &str) -> Result<Daemon> {
 
 fn find_machine(lab: &Lab, wanted: &str) -> Result<Machine> {
     let machines = lab.machines()?;
-    let names: Vec<String> = machines
-        .iter()
-        .map(|machine| machine.name().to_owned())
-        .collect();
+    let names: Vec<&str> = machines.iter().map(|(name, _)| name.as_str()).collect();
+    let names = names.join(", ");
     machines
         .into_iter()
-        .find(|machine| machine.name() == wanted)
-        .with_context(|| {
-            format!(
-                "the lab has no machine {wanted}; it has {}",
-                names.join(", ")
-            )
-        })
+        .find(|(name, _)| name == wanted)
+        .with_context(|| format!("the lab has no machine {wanted}; it has {names}"))?
+        .1
+        .with_context(|| format!("machine {wanted} has died"))
 }
 
-fn shell(layout: &Layout, machine: Option<&str>, words: &[String]) -> Result<()> {
+fn shell(layout: &Layout, machine: Option<&str>, words: &[String]) -> Result<ExitCode> {
     let lab = running(layout)?;
     let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
     let shell = vec![shell()];
@@ -182,7 +196,9 @@ fn shell(layout: &Layout, machine: Option<&str>, words: &[String]) -> Result<()>
     let mut command = if let Some(name) = machine {
         let mut command = find_machine(&lab, name)?.command(program);
         command.env("TERM", std::env::var_os("TERM").unwrap_or_default());
-        command.env("KUBECONFIG", "/etc/kubernetes/admin.conf");
+        if name == "control-plane" {
+            command.env("KUBECONFIG", "/etc/kubernetes/admin.conf");
+        }
         command
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -197,10 +213,9 @@ fn shell(layout: &Layout, machine: Option<&str>, words: &[String]) -> Result<()>
         .args(arguments)
         .status()
         .with_context(|| format!("cannot run {program}"))?;
-    if !words.is_empty() && !status.success() {
-        bail!("{}: {status}", words.join(" "));
-    }
-    Ok(())
+    // What was run has said what is wrong; its code goes on to the caller.
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(1)))
 }
 
 fn node(layout: &Layout, verb: NodeVerb) -> Result<()> {
@@ -228,9 +243,6 @@ fn node(layout: &Layout, verb: NodeVerb) -> Result<()> {
             }
             Ok(())
         }
-        NodeVerb::Remove { name } => lab
-            .existing_node(&name)?
-            .with_context(|| format!("the lab has no node {name}"))?
-            .remove(),
+        NodeVerb::Remove { name } => lab.remove_node(&name),
     }
 }

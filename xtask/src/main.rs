@@ -18,10 +18,15 @@ mod tools;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The tasks of this repository")]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "The tasks of this repository"
+)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -56,14 +61,15 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    let done = |result: Result<()>| result.map(|()| ExitCode::SUCCESS);
     let result = match Arguments::parse().task {
-        Task::Test { fast, keep_lab } => test::run(fast, keep_lab),
-        Task::Tidy => tidy::run(),
-        Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
+        Task::Test { fast, keep_lab } => done(test::run(fast, keep_lab)),
+        Task::Tidy => done(tidy::run()),
+        Task::Fuzz { target, seconds } => done(fuzz::run(target.as_deref(), seconds)),
         Task::Lab { verb } => lab::run(verb),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -1,20 +1,26 @@
 //! `cargo xtask test`: the one test command. Says what it runs and how long
 //! each part took; the first failure ends it.
 
+use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use testkit::lab::{InstanceId, Lab, Layout, Options, require_root, workspace};
+use anyhow::{Context, Result, anyhow, bail};
+use testkit::lab::{InstanceId, Lab, Layout, Options, require_root, saved_logs_dir, workspace};
 
 use crate::{deny, tidy};
+
+/// In this order: the last one counts what is on the whole machine.
+const LAB_TESTS: [&str; 3] = ["shared_lab", "config_differential", "lab_itself"];
 
 /// Lab tests wait more than they work: more of them than there are cores.
 const LAB_TEST_THREADS: &str = "--test-threads=8";
 
 pub(crate) fn run(fast: bool, keep_lab: bool) -> Result<()> {
     if !fast {
-        require_root().context("or run what needs no lab: cargo xtask test --fast")?;
+        require_root().map_err(|error| {
+            anyhow!("{error}, or run what needs no lab: cargo xtask test --fast")
+        })?;
     }
     let mut parts = Parts::default();
     let outcome = checks(&mut parts).and_then(|()| {
@@ -35,6 +41,7 @@ fn checks(parts: &mut Parts) -> Result<()> {
     parts.run("clippy", || {
         cargo(&[
             "clippy",
+            "--locked",
             "--workspace",
             "--all-targets",
             "--quiet",
@@ -45,24 +52,32 @@ fn checks(parts: &mut Parts) -> Result<()> {
     })?;
     parts.run("licences", deny::run)?;
     parts.run("unit tests", || {
-        cargo(&["test", "--workspace", "--exclude", "e2e", "--quiet"])
+        cargo(&[
+            "test",
+            "--locked",
+            "--workspace",
+            "--exclude",
+            "e2e",
+            "--quiet",
+        ])
     })
 }
 
 fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
     let layout = Layout::new(InstanceId::from_env()?)?;
-    parts.run("lab up", || {
+    let _ = fs::remove_dir_all(saved_logs_dir());
+    let outcome = parts.run("lab up", || {
         // What an earlier run left, perhaps in the middle, must not decide
         // over this one.
         Lab::down(&layout)?;
         Lab::up(layout.clone(), &Options::default()).map(drop)
-    })?;
-    let outcome = ["shared_lab", "config_differential", "lab_itself"]
-        .iter()
-        .try_for_each(|name| {
+    });
+    let outcome = outcome.and_then(|()| {
+        LAB_TESTS.iter().try_for_each(|name| {
             parts.run(&format!("lab tests: {name}"), || {
                 cargo(&[
                     "test",
+                    "--locked",
                     "--package",
                     "e2e",
                     "--test",
@@ -71,12 +86,20 @@ fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
                     LAB_TEST_THREADS,
                 ])
             })
-        });
+        })
+    });
+    if outcome.is_err()
+        && let Some(lab) = Lab::open(&layout)?
+    {
+        lab.save_logs(&saved_logs_dir())?;
+        println!("logs of the lab: {}", saved_logs_dir().display());
+    }
     if keep_lab {
         println!("the lab still runs: cargo xtask lab status");
         return outcome;
     }
-    outcome.and(parts.run("lab down", || Lab::down(&layout)))
+    let down = parts.run("lab down", || Lab::down(&layout));
+    outcome.and(down)
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {

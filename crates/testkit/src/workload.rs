@@ -95,6 +95,21 @@ impl Workload {
     }
 }
 
+impl Drop for Workload {
+    fn drop(&mut self) {
+        // A test that failed must not leave pods for the next node of the same
+        // name. Deleted already, or no API server to ask: nothing to do.
+        let _ = self.kubectl.run([
+            "--request-timeout=5s",
+            "delete",
+            "namespace",
+            &self.name,
+            "--ignore-not-found",
+            "--wait=false",
+        ]);
+    }
+}
+
 /// A pod as the API server shows it.
 #[derive(Clone, Debug)]
 pub struct Pod(pub Value);

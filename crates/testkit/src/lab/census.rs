@@ -11,8 +11,9 @@ use super::cgroup::{self, Cgroup};
 use super::layout::Layout;
 use crate::command;
 
-/// A count of everything that a lab makes, machine-wide; only processes are
-/// those of one lab, since others come and go.
+/// A count of everything that a lab makes, on the whole machine; of processes,
+/// those of the lab and those in other process namespaces than the host's,
+/// since the host's own come and go.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Census {
     pub processes: BTreeSet<i32>,
@@ -101,6 +102,8 @@ fn sysctls() -> BTreeSet<String> {
         "vm/panic_on_oom",
         "kernel/panic",
         "kernel/panic_on_oops",
+        "kernel/keys/root_maxkeys",
+        "kernel/keys/root_maxbytes",
     ]
     .iter()
     .map(|key| {

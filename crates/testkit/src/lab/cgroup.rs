@@ -73,6 +73,7 @@ impl Cgroup {
                     // Gone already: what we want.
                     let _ = kill_process(process, Signal::KILL);
                 }
+                self.thaw()?;
                 if processes.is_empty() {
                     Ok(())
                 } else {
@@ -80,6 +81,22 @@ impl Cgroup {
                 }
             },
         )
+    }
+
+    /// A frozen process (a paused container) hears of its end only when it
+    /// runs again.
+    fn thaw(&self) -> Result<()> {
+        for dir in hierarchies()?
+            .iter()
+            .flat_map(|top| tree(&top.join(&self.path)))
+        {
+            let state = dir.join("freezer.state");
+            if state.exists() {
+                // It may vanish meanwhile, with what was in it.
+                let _ = fs::write(state, "THAWED");
+            }
+        }
+        Ok(())
     }
 
     /// Every process in and below it.

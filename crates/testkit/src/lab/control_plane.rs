@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use super::daemon::{Daemon, Spec};
 use super::kubectl::Kubectl;
 use super::machine::Machine;
-use super::{Options, State, layout::Layout};
+use super::{State, layout::Layout};
 use crate::wait;
 
 /// The machine's name; nodes may not take it.
@@ -103,7 +103,6 @@ impl Component {
 /// Boots the machine, and in it the whole control plane.
 pub(super) fn start(
     layout: &Layout,
-    options: &Options,
     state: &State,
     registry_images: &Path,
     tools: &[PathBuf],
@@ -119,7 +118,7 @@ pub(super) fn start(
         fs::copy(tool, place.join(name))?;
     }
 
-    machine.write(KUBEADM_CONFIG, kubeadm_config(options, state))?;
+    machine.write(KUBEADM_CONFIG, kubeadm_config(state))?;
     for phase in [
         ["certs", "all"],
         ["kubeconfig", "all"],
@@ -204,6 +203,40 @@ pub(super) fn wait_ready(machine: &Machine, kubectl: &Kubectl) -> Result<()> {
     )
 }
 
+/// Waits until a component answers; fails with its last words if it has ended.
+pub(super) fn wait_serving(machine: &Machine, component: Component) -> Result<()> {
+    let daemon = component.daemon(machine);
+    let probe = match component {
+        Component::ControllerManager => Some("https://127.0.0.1:10257/healthz".to_owned()),
+        Component::Scheduler => Some("https://127.0.0.1:10259/healthz".to_owned()),
+        Component::Registry => Some(format!("http://{ADDRESS}:{REGISTRY_PORT}/v2/")),
+        // The API server's word, through the forward, stands for these.
+        Component::Etcd | Component::ApiServer | Component::Forward | Component::MetricsServer => {
+            None
+        }
+    };
+    let what = format!("{} to serve", daemon.name());
+    wait::until(&what, Duration::from_secs(30), || {
+        if !daemon.is_running() {
+            bail!("it has ended:\n{}", last_lines(&daemon.log(), 5));
+        }
+        match &probe {
+            Some(url) => {
+                let words = [
+                    "--silent",
+                    "--fail",
+                    "--insecure",
+                    "--max-time",
+                    "2",
+                    url.as_str(),
+                ];
+                machine.run("curl", words).map(drop)
+            }
+            None => Ok(()),
+        }
+    })
+}
+
 fn connect(machine: &Machine) -> Result<()> {
     machine.ip(&[
         "link add lab0 type bridge".to_owned(),
@@ -273,8 +306,8 @@ fn kubeadm(machine: &Machine, phase: &[&str]) -> Result<()> {
     machine.run("kubeadm", arguments).map(drop)
 }
 
-fn kubeadm_config(options: &Options, state: &State) -> String {
-    let signing = &options.signing_duration;
+fn kubeadm_config(state: &State) -> String {
+    let signing = &state.options.signing_duration;
     let token = &state.token;
     format!(
         r#"apiVersion: kubeadm.k8s.io/v1beta4

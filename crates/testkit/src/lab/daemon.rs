@@ -135,6 +135,9 @@ impl Daemon {
 
     /// Stops its clock: it keeps its connections and answers nothing.
     pub fn freeze(&self) -> Result<()> {
+        if !self.is_running() {
+            bail!("{} does not run: there is nothing to freeze", self.name);
+        }
         self.signal(Signal::STOP)
     }
 
@@ -144,14 +147,35 @@ impl Daemon {
 
     /// Lets its packets vanish, both ways, without a word to the other end.
     pub fn cut_off(&self) -> Result<()> {
-        self.filter("-A")
+        for rule in self.filter_rules()? {
+            if !self.is_filtered(&rule) {
+                self.filter("-A", &rule)?;
+            }
+        }
+        Ok(())
     }
 
     pub fn reconnect(&self) -> Result<()> {
-        self.filter("-D")
+        for rule in self.filter_rules()? {
+            if self.is_filtered(&rule) {
+                self.filter("-D", &rule)?;
+            }
+        }
+        Ok(())
     }
 
-    fn filter(&self, verb: &str) -> Result<()> {
+    fn is_filtered(&self, rule: &[String]) -> bool {
+        self.filter("-C", rule).is_ok()
+    }
+
+    fn filter(&self, verb: &str, rule: &[String]) -> Result<()> {
+        let words = ["-w", verb]
+            .into_iter()
+            .chain(rule.iter().map(String::as_str));
+        self.machine.run("iptables", words).map(drop)
+    }
+
+    fn filter_rules(&self) -> Result<Vec<Vec<String>>> {
         let spec = self.spec()?;
         if spec.group == 0 {
             bail!(
@@ -160,27 +184,16 @@ impl Daemon {
                 self.machine.name()
             );
         }
-        let group = spec.group.to_string();
-        let owned = [
-            "-w",
-            verb,
-            "OUTPUT",
-            "-m",
-            "owner",
-            "--gid-owner",
-            &group,
-            "-j",
-            "DROP",
-        ];
-        self.machine.run("iptables", owned)?;
-        for port in spec.ports {
-            let port = port.to_string();
-            let inbound = [
-                "-w", verb, "INPUT", "-p", "tcp", "--dport", &port, "-j", "DROP",
-            ];
-            self.machine.run("iptables", inbound)?;
-        }
-        Ok(())
+        let mut rules = vec![format!(
+            "OUTPUT -m owner --gid-owner {} -j DROP",
+            spec.group
+        )];
+        let inbound = spec.ports.iter();
+        rules.extend(inbound.map(|port| format!("INPUT -p tcp --dport {port} -j DROP")));
+        Ok(rules
+            .iter()
+            .map(|rule| rule.split(' ').map(str::to_owned).collect())
+            .collect())
     }
 
     fn launch(&self, spec: &Spec) -> Result<()> {
@@ -217,7 +230,10 @@ impl Daemon {
         wait::until(
             &format!("{} to start in {}", self.name, self.machine.name()),
             Duration::from_secs(5),
-            || fs::metadata(&pid_file).map(drop),
+            || match fs::read_to_string(&pid_file) {
+                Ok(text) if text.ends_with('\n') => Ok(()),
+                other => bail!("its process id: {other:?}"),
+            },
         )
     }
 

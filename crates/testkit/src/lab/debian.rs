@@ -84,6 +84,13 @@ pub(super) fn containerd(cache: &Path) -> Result<PathBuf> {
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
         .context("apt-get download left no package")?;
     command::run(Command::new("dpkg").arg("-x").arg(&package).arg(&unpacked))?;
+    let version = command::run(Command::new(unpacked.join("usr/bin/containerd")).arg("--version"))?;
+    if !version.contains(" 1.6.") {
+        bail!(
+            "this Debian's containerd is not 1.6, which the lab tests as the second runtime \
+             (Debian 12 has it): {version}"
+        );
+    }
     let unfinished = fresh_dir(&finished.with_extension("new"))?;
     for program in ["containerd", "containerd-shim-runc-v2", "ctr"] {
         fs::rename(

@@ -38,6 +38,13 @@ impl InstanceId {
     }
 }
 
+impl InstanceId {
+    /// The id of a second lab beside this one.
+    pub fn beside(&self, suffix: &str) -> Result<Self> {
+        Self::new(&format!("{}{suffix}", self.0))
+    }
+}
+
 impl Display for InstanceId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
@@ -62,15 +69,17 @@ impl Layout {
         let labs = env::var_os("FERROLET_LAB_DIR")
             .map_or_else(|| PathBuf::from("/var/lib/ferrolet-lab"), PathBuf::from);
         Ok(Self {
-            dir: labs.join(id.to_string()),
+            dir: absolute(&labs)?.join(id.to_string()),
             cache: cache_dir()?,
             id,
         })
     }
 
-    /// Path of the lab's cgroup below the root of each hierarchy.
+    /// Path of the lab's cgroup below the root of each hierarchy. Labs of one
+    /// id in two places are two labs.
     pub fn cgroup(&self) -> String {
-        format!("ferrolet-lab/{}", self.id)
+        let place = short_hash([self.dir.as_os_str().as_encoded_bytes()], 4);
+        format!("ferrolet-lab/{}-{place}", self.id)
     }
 
     pub fn machine_dir(&self, machine: &str) -> PathBuf {
@@ -122,9 +131,14 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// A path means the same wherever it is used, whatever its user's directory.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("cannot use {}", path.display()))
+}
+
 fn cache_dir() -> Result<PathBuf> {
     if let Some(dir) = env::var_os("FERROLET_LAB_CACHE") {
-        return Ok(PathBuf::from(dir));
+        return absolute(Path::new(&dir));
     }
     let user_cache = match env::var_os("XDG_CACHE_HOME") {
         Some(dir) if Path::new(&dir).is_absolute() => PathBuf::from(dir),

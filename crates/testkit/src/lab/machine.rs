@@ -36,9 +36,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Boots a machine. What shall differ in its `/etc`, and what its `/var`
-    /// and `/opt` hold, is written below [`Machine::etc`] and
-    /// [`Machine::file`] before or after.
+    /// Boots a machine. What it shall find in its files is written with
+    /// [`Machine::write`] afterwards.
     pub fn boot(layout: &Layout, name: &str, programs: &Path) -> Result<Self> {
         let dir = layout.machine_dir(name);
         let cgroup = cgroup_of(layout, name);
@@ -110,10 +109,6 @@ impl Machine {
         self.init
     }
 
-    pub fn is_running(&self) -> bool {
-        self.cgroup.holds(self.init)
-    }
-
     /// Where the host finds a file of the machine's `/var` or `/opt`.
     pub fn file(&self, path: &str) -> PathBuf {
         below(&self.dir.join("fs"), path)
@@ -175,7 +170,7 @@ impl Machine {
         Daemon::new(self.clone(), name)
     }
 
-    /// Every daemon that was started in it and not stopped for good.
+    /// Every daemon that was ever started in it.
     pub fn daemons(&self) -> Result<Vec<Daemon>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.file("/opt/lab/run"))? {

@@ -49,7 +49,7 @@ use crate::cargo;
 pub const KUBERNETES: &str = "v1.36.4";
 
 /// What can be chosen for a new lab.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// How long certificates from CSRs are valid (`--cluster-signing-duration`).
     pub signing_duration: String,
@@ -68,6 +68,7 @@ impl Default for Options {
 struct State {
     /// Of all that the lab was made from: another key, another lab.
     key: String,
+    options: Options,
     programs: PathBuf,
     image_archive: PathBuf,
     host_port: u16,
@@ -89,55 +90,32 @@ impl Lab {
     }
 
     /// Starts a lab, or answers the one that runs if it was made from the same
-    /// pins. Cleans first what a crash may have left.
+    /// pins; what has ended of it is started again. Cleans first what a crash
+    /// may have left.
     pub fn up(layout: Layout, options: &Options) -> Result<Self> {
         require_root()?;
         let start = Instant::now();
-        let parts = Parts::build(&layout, options)?;
+        let parts = Parts::build(&layout)?;
         let _lock = lock(&layout.lock_file())?;
-        if let Some(lab) = Self::running(&layout)?
-            && lab.state.key == parts.key
-        {
-            return Ok(lab);
+        if let Some(lab) = Self::open(&layout)? {
+            if lab.state.key == parts.key && lab.state.options != *options {
+                bail!(
+                    "lab {} runs with other options ({:?}): take it down first",
+                    layout.id,
+                    lab.state.options
+                );
+            }
+            if lab.state.key == parts.key {
+                lab.start_what_ended()?;
+                return Ok(lab);
+            }
+            println!(
+                "lab: {} was made from other parts, and is made anew",
+                layout.id
+            );
         }
         clean(&layout)?;
-        let state = State {
-            key: parts.key,
-            programs: parts.programs,
-            image_archive: parts.images.archive,
-            host_port: free_port()?,
-            token: random_token()?,
-        };
-        fs::create_dir_all(&layout.dir)?;
-        let machine = control_plane::start(
-            &layout,
-            options,
-            &state,
-            &parts.images.registry,
-            &parts.tools,
-        )?;
-        let lab = Self {
-            layout,
-            state,
-            control_plane: machine,
-        };
-        for name in ["admin", "super-admin"] {
-            let inner = fs::read_to_string(
-                lab.control_plane
-                    .root(&format!("/etc/kubernetes/{name}.conf")),
-            )?;
-            let outer = inner.replace(&lab.inner_url(), &lab.url());
-            write_secret(&lab.kubeconfig_file(name), &outer)?;
-        }
-        let super_admin = lab
-            .kubectl()
-            .with_kubeconfig(&lab.kubeconfig_file("super-admin"));
-        control_plane::set_up_cluster(&lab.control_plane, &lab.kubectl(), &super_admin)?;
-        // Last: without it the next `up` starts over.
-        write_secret(
-            &state_file(&lab.layout),
-            &serde_json::to_string_pretty(&lab.state)?,
-        )?;
+        let lab = Self::create(layout, options, parts)?;
         println!(
             "lab: {} is up after {:.1} s",
             lab.layout.id,
@@ -146,26 +124,76 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The lab of that layout, if all of its control plane runs.
-    pub fn running(layout: &Layout) -> Result<Option<Self>> {
+    fn create(layout: Layout, options: &Options, parts: Parts) -> Result<Self> {
+        let state = State {
+            key: parts.key,
+            options: options.clone(),
+            programs: parts.programs,
+            image_archive: parts.images.archive,
+            host_port: free_port()?,
+            token: random_token()?,
+        };
+        fs::create_dir_all(&layout.dir)?;
+        let machine = control_plane::start(&layout, &state, &parts.images.registry, &parts.tools)?;
+        let lab = Self {
+            layout,
+            state,
+            control_plane: machine,
+        };
+        for name in ["admin", "super-admin"] {
+            let file = lab
+                .control_plane
+                .root(&format!("/etc/kubernetes/{name}.conf"));
+            let outer = fs::read_to_string(file)?.replace(&lab.inner_url(), &lab.url());
+            write_secret(&lab.kubeconfig_file(name), &outer)?;
+        }
+        let super_admin = lab
+            .kubectl()
+            .with_kubeconfig(&lab.kubeconfig_file("super-admin"));
+        control_plane::set_up_cluster(&lab.control_plane, &lab.kubectl(), &super_admin)?;
+        lab.wait_serving()?;
+        // Last: without it the next `up` starts over.
+        write_secret(
+            &state_file(&lab.layout),
+            &serde_json::to_string_pretty(&lab.state)?,
+        )?;
+        Ok(lab)
+    }
+
+    /// The lab of that layout, if it was made to the end and its machine
+    /// lives. Parts of its control plane may have ended.
+    pub fn open(layout: &Layout) -> Result<Option<Self>> {
         let Ok(text) = fs::read(state_file(layout)) else {
             return Ok(None);
         };
         let Ok(state) = serde_json::from_slice::<State>(&text) else {
             return Ok(None);
         };
-        let Some(control_plane) = Machine::open(layout, control_plane::MACHINE)? else {
-            return Ok(None);
-        };
-        let lab = Self {
+        let machine = Machine::open(layout, control_plane::MACHINE)?;
+        Ok(machine.map(|control_plane| Self {
             layout: layout.clone(),
             state,
             control_plane,
-        };
-        let whole = Component::ALL
-            .iter()
-            .all(|&component| lab.component(component).is_running());
-        Ok(whole.then_some(lab))
+        }))
+    }
+
+    fn start_what_ended(&self) -> Result<()> {
+        for component in Component::ALL {
+            let daemon = self.component(component);
+            if !daemon.is_running() {
+                println!("lab: {} had ended, and is started again", daemon.name());
+                daemon.start_again()?;
+            }
+        }
+        self.wait_serving()
+    }
+
+    /// Waits until every part of the control plane answers.
+    pub fn wait_serving(&self) -> Result<()> {
+        self.wait_ready()?;
+        Component::ALL
+            .into_iter()
+            .try_for_each(|component| control_plane::wait_serving(&self.control_plane, component))
     }
 
     /// Ends a lab, or what is left of one: afterwards nothing of it runs, is
@@ -204,11 +232,6 @@ impl Lab {
         ))
     }
 
-    /// A token with which a node may join.
-    pub fn bootstrap_token(&self) -> &str {
-        &self.state.token
-    }
-
     /// The cluster's certificate authority, PEM.
     pub fn authority(&self) -> Result<String> {
         Ok(fs::read_to_string(
@@ -240,22 +263,36 @@ impl Lab {
         metrics_server::start(self)
     }
 
+    /// Removes a node, or what is left of one.
+    pub fn remove_node(&self, name: &str) -> Result<()> {
+        Node::destroy(self, name)
+    }
+
     /// Makes a node.
     pub fn node(&self, name: &str, runtime: Runtime) -> Result<Node> {
         Node::create(self, name, runtime)
     }
 
-    /// A node that runs already.
-    pub fn existing_node(&self, name: &str) -> Result<Option<Node>> {
-        Node::open(self, name)
+    /// Every machine by name, the control plane's too; nothing for one that has
+    /// died.
+    pub fn machines(&self) -> Result<Vec<(String, Option<Machine>)>> {
+        machine_names(&self.layout)?
+            .into_iter()
+            .map(|name| {
+                let machine = Machine::open(&self.layout, &name)?;
+                Ok((name, machine))
+            })
+            .collect()
     }
 
-    /// Every machine that runs, the control plane's too.
-    pub fn machines(&self) -> Result<Vec<Machine>> {
-        machine_names(&self.layout)?
-            .iter()
-            .filter_map(|name| Machine::open(&self.layout, name).transpose())
-            .collect()
+    /// Copies every log of the lab, for a look after its end.
+    pub fn save_logs(&self, to: &Path) -> Result<()> {
+        for (_, machine) in self.machines()? {
+            if let Some(machine) = machine {
+                save_logs(&machine, to)?;
+            }
+        }
+        Ok(())
     }
 
     /// The directory of the upstream programs on the host.
@@ -285,7 +322,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn build(layout: &Layout, options: &Options) -> Result<Self> {
+    fn build(layout: &Layout) -> Result<Self> {
         let _lock = lock(&layout.cache.join("lock"))?;
         debian::install_packages()?;
         let programs = programs::build(layout)?;
@@ -293,7 +330,8 @@ impl Parts {
         let tools = cargo::build("lab-tools")?;
         let mut made_from = vec![
             machine::SCRIPTS.concat().into_bytes(),
-            options.signing_duration.clone().into_bytes(),
+            // The configuration of the control plane is in this file.
+            include_bytes!("control_plane.rs").to_vec(),
             programs.as_os_str().as_encoded_bytes().to_vec(),
             images.archive.as_os_str().as_encoded_bytes().to_vec(),
         ];
@@ -307,6 +345,23 @@ impl Parts {
             tools,
         })
     }
+}
+
+/// Where logs of a failed test are kept.
+pub fn saved_logs_dir() -> PathBuf {
+    workspace().join("target/lab-logs")
+}
+
+fn save_logs(machine: &Machine, to: &Path) -> Result<()> {
+    let place = to.join(machine.name());
+    fs::create_dir_all(&place)?;
+    for daemon in machine.daemons()? {
+        let file = place.join(format!("{}.log", daemon.name()));
+        if daemon.log_file().exists() {
+            fs::copy(daemon.log_file(), file)?;
+        }
+    }
+    Ok(())
 }
 
 /// A kubeconfig for whoever has the token. JSON is YAML too.

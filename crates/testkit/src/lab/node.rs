@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +12,7 @@ use super::control_plane::{self, hosts, last_lines};
 use super::daemon::{Daemon, Spec};
 use super::layout::short_hash;
 use super::machine::{Machine, PROGRAMS};
-use super::{Lab, images};
+use super::{Lab, images, save_logs, saved_logs_dir};
 use crate::wait;
 
 const CNI: &str = include_str!("../../../../lab/node/cni.conflist");
@@ -56,41 +57,30 @@ pub struct Node {
 impl Node {
     pub(super) fn create(lab: &Lab, name: &str, runtime: Runtime) -> Result<Self> {
         check_name(name)?;
+        // Held until the node has its place: two of one name, or a lab that
+        // is taken down meanwhile, would meet half a node.
+        let lock = lab.lock()?;
+        if Lab::open(lab.layout())?.is_none() {
+            bail!("lab {} was taken down", lab.layout().id);
+        }
         if Machine::open(lab.layout(), name)?.is_some() {
             bail!("there is a node {name} already: cargo xtask lab node remove {name}");
         }
         // What a crash left of one.
         Machine::destroy(lab.layout(), name)?;
-        let machine = Machine::boot(lab.layout(), name, lab.programs())?;
-        let index = {
-            let _lock = lab.lock()?;
-            take_index(lab, &machine)?
-        };
+        let index = free_index(lab)?;
         let node = Self {
             lab: lab.clone(),
             address: format!("10.76.1.{index}"),
-            machine,
+            machine: Machine::boot(lab.layout(), name, lab.programs())?,
             keep: false,
         };
+        fs::write(node.machine.file(INDEX_FILE), index.to_string())?;
+        drop(lock);
         node.connect(index)?;
         node.furnish(index)?;
         node.start_runtime(runtime)?;
         Ok(node)
-    }
-
-    /// A node that runs already, kept.
-    pub(super) fn open(lab: &Lab, name: &str) -> Result<Option<Self>> {
-        let Some(machine) = Machine::open(lab.layout(), name)? else {
-            return Ok(None);
-        };
-        let index = fs::read_to_string(machine.file(INDEX_FILE))
-            .with_context(|| format!("{name} is not a node"))?;
-        Ok(Some(Self {
-            lab: lab.clone(),
-            address: format!("10.76.1.{}", index.trim()),
-            machine,
-            keep: true,
-        }))
     }
 
     pub fn name(&self) -> &str {
@@ -122,7 +112,7 @@ impl Node {
     /// Ends it with all that runs in it, and removes its Node object.
     pub fn remove(mut self) -> Result<()> {
         self.keep = true;
-        self.destroy()
+        Self::destroy(&self.lab, self.name())
     }
 
     /// Runs crictl in the node.
@@ -294,15 +284,27 @@ impl Node {
         Ok(format!("node{}", index.trim()))
     }
 
-    fn destroy(&self) -> Result<()> {
-        Machine::destroy(self.lab.layout(), self.name())?;
+    /// Ends a node, or what is left of one, and removes its Node object.
+    pub(super) fn destroy(lab: &Lab, name: &str) -> Result<()> {
+        check_name(name)?;
+        let dir = lab.layout().machine_dir(name);
+        if !dir.exists() {
+            bail!("lab {} has no node {name}", lab.layout().id);
+        }
+        if let Ok(index) = fs::read_to_string(index_file(&dir)) {
+            // The kernel would take the link with the machine, a moment later:
+            // the next node of this number must not meet it. Gone is fine.
+            let link = format!("link delete node{}", index.trim());
+            let _ = lab.control_plane().ip(&[link]);
+        }
+        Machine::destroy(lab.layout(), name)?;
         // Its object would stay NotReady for ever. Not there, or no API server
         // to ask: then there is nothing to clean.
-        let _ = self.lab.kubectl().run([
+        let _ = lab.kubectl().run([
             "--request-timeout=5s",
             "delete",
             "node",
-            self.name(),
+            name,
             "--ignore-not-found",
             "--wait=false",
         ]);
@@ -312,9 +314,13 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if !self.keep
-            && let Err(error) = self.destroy()
-        {
+        if self.keep {
+            return;
+        }
+        // A test that ended well has removed its nodes: this one may have
+        // failed, and its logs tell why.
+        let saved = save_logs(&self.machine, &saved_logs_dir());
+        if let Err(error) = saved.and_then(|()| Self::destroy(&self.lab, self.name())) {
             eprintln!("lab: cannot remove node {}: {error:#}", self.name());
         }
     }
@@ -322,25 +328,22 @@ impl Drop for Node {
 
 const INDEX_FILE: &str = "/opt/lab/index";
 
+fn index_file(machine_dir: &Path) -> PathBuf {
+    machine_dir
+        .join("fs")
+        .join(INDEX_FILE.trim_start_matches('/'))
+}
+
 /// The lowest number that no other node has: it gives the addresses.
-fn take_index(lab: &Lab, machine: &Machine) -> Result<u8> {
+fn free_index(lab: &Lab) -> Result<u8> {
     let mut taken = Vec::new();
     for entry in fs::read_dir(lab.layout().machines_dir())? {
-        let file = entry?
-            .path()
-            .join("fs")
-            .join(INDEX_FILE.trim_start_matches('/'));
-        taken.extend(
-            fs::read_to_string(file)
-                .ok()
-                .and_then(|text| text.trim().parse::<u8>().ok()),
-        );
+        let text = fs::read_to_string(index_file(&entry?.path()));
+        taken.extend(text.ok().and_then(|text| text.trim().parse::<u8>().ok()));
     }
-    let index = (1..=250)
+    (1..=250)
         .find(|index| !taken.contains(index))
-        .context("the lab has room for 250 nodes: remove some with cargo xtask lab node remove")?;
-    fs::write(machine.file(INDEX_FILE), index.to_string())?;
-    Ok(index)
+        .context("the lab has room for 250 nodes: remove some with cargo xtask lab node remove")
 }
 
 fn pod_subnet(index: u8) -> String {
@@ -349,12 +352,14 @@ fn pod_subnet(index: u8) -> String {
 
 /// A node's name is a host name, a Kubernetes name, and a directory.
 fn check_name(name: &str) -> Result<()> {
+    if name == control_plane::MACHINE {
+        bail!("{name} is the name of the control plane's machine: choose another");
+    }
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let fits = (1..=50).contains(&name.len())
         && name.bytes().all(plain)
         && !name.starts_with('-')
-        && !name.ends_with('-')
-        && name != control_plane::MACHINE;
+        && !name.ends_with('-');
     if !fits {
         bail!("node name {name:?}: use 1 to 50 of a-z, 0-9 and, inside, '-'");
     }

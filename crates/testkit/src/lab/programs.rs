@@ -14,8 +14,7 @@ use super::layout::{Layout, short_hash, workspace};
 use super::{debian, pause};
 use crate::command;
 
-/// The oldest Go that builds every pin.
-const GO: (u32, u32) = (1, 26);
+type GoVersion = (u32, u32, u32);
 
 /// One upstream project with a `go.mod` of its own.
 struct Project {
@@ -128,9 +127,18 @@ struct Version {
 /// Builds what is not in the cache yet and answers the directory with all
 /// programs. The caller holds the cache's lock.
 pub(super) fn build(layout: &Layout) -> Result<PathBuf> {
+    let mut go_is_there = false;
     let mut parts = Vec::new();
     for project in PROJECTS {
-        parts.push((Path::new(""), build_project(layout, project)?));
+        let pinned = Pinned::read(layout, project)?;
+        if !pinned.finished.exists() {
+            if !go_is_there {
+                require_go()?;
+                go_is_there = true;
+            }
+            pinned.build(project)?;
+        }
+        parts.push((Path::new(""), pinned.finished));
     }
     parts.push((Path::new(""), pause::build(&layout.cache)?));
     parts.push((
@@ -159,60 +167,75 @@ pub(super) fn build(layout: &Layout) -> Result<PathBuf> {
     Ok(together)
 }
 
-fn build_project(layout: &Layout, project: &Project) -> Result<PathBuf> {
-    let pins = workspace().join("lab/upstream").join(project.name);
-    let go_mod = read(&pins.join("go.mod"))?;
-    let go_sum = read(&pins.join("go.sum"))?;
-    let version = pinned_version(&go_mod, project.module).with_context(|| {
-        format!(
-            "{} does not pin {}",
-            pins.join("go.mod").display(),
-            project.module
-        )
-    })?;
-    let stamps = (project.stamps)(&version);
-    let key = short_hash([go_mod, go_sum, stamps.join(" ")], 16);
-    let finished = layout.cache.join(format!(
-        "programs/{}-{}-{key}",
-        project.name, version.number
-    ));
-    if finished.exists() {
-        return Ok(finished);
+fn pins_of(project: &Project) -> PathBuf {
+    workspace().join("lab/upstream").join(project.name)
+}
+
+/// A project at its pin, built or to be built.
+struct Pinned {
+    pins: PathBuf,
+    version: Version,
+    stamps: Vec<String>,
+    finished: PathBuf,
+}
+
+impl Pinned {
+    fn read(layout: &Layout, project: &Project) -> Result<Self> {
+        let pins = pins_of(project);
+        let go_mod = read(&pins.join("go.mod"))?;
+        let go_sum = read(&pins.join("go.sum"))?;
+        let version = pinned_version(&go_mod, project.module).with_context(|| {
+            format!(
+                "{} does not pin {}",
+                pins.join("go.mod").display(),
+                project.module
+            )
+        })?;
+        let stamps = (project.stamps)(&version);
+        let key = short_hash([go_mod, go_sum, stamps.join(" ")], 16);
+        let name = format!("programs/{}-{}-{key}", project.name, version.number);
+        Ok(Self {
+            pins,
+            version,
+            stamps,
+            finished: layout.cache.join(name),
+        })
     }
-    require_go()?;
-    let start = Instant::now();
-    println!("lab: building {} {} …", project.name, version.tag);
-    let unfinished = fresh_dir(&finished.with_extension("new"))?;
-    let link = stamps.iter().fold("-s -w".to_owned(), |link, stamp| {
-        format!("{link} -X {stamp}")
-    });
-    for (program, package) in project.programs {
-        let mut go = Command::new("go");
-        go.current_dir(&pins)
-            .args([
-                "build",
-                "-v",
-                "-trimpath",
-                "-mod=readonly",
-                "-ldflags",
-                &link,
-                "-o",
-            ])
-            .arg(unfinished.join(program))
-            .arg(package)
-            .env("CGO_ENABLED", "0")
-            .env("GOWORK", "off")
-            .env("GOTOOLCHAIN", "local");
-        build_with_progress(&mut go, program)?;
+
+    fn build(&self, project: &Project) -> Result<()> {
+        let start = Instant::now();
+        println!("lab: building {} {} …", project.name, self.version.tag);
+        let unfinished = fresh_dir(&self.finished.with_extension("new"))?;
+        let link = self.stamps.iter().fold("-s -w".to_owned(), |link, stamp| {
+            format!("{link} -X {stamp}")
+        });
+        for (program, package) in project.programs {
+            let mut go = Command::new("go");
+            go.current_dir(&self.pins)
+                .args([
+                    "build",
+                    "-v",
+                    "-trimpath",
+                    "-mod=readonly",
+                    "-ldflags",
+                    &link,
+                    "-o",
+                ])
+                .arg(unfinished.join(program))
+                .arg(package)
+                .env("CGO_ENABLED", "0")
+                .env("GOWORK", "off")
+                .env("GOTOOLCHAIN", "local");
+            build_with_progress(&mut go, program)?;
+        }
+        fs::rename(&unfinished, &self.finished)?;
+        let seconds = start.elapsed().as_secs();
+        println!(
+            "lab: built {} {} in {seconds} s",
+            project.name, self.version.tag
+        );
+        Ok(())
     }
-    fs::rename(&unfinished, &finished)?;
-    println!(
-        "lab: built {} {} in {} s",
-        project.name,
-        version.tag,
-        start.elapsed().as_secs()
-    );
-    Ok(finished)
 }
 
 /// `go build -v` names each package that it compiles: shows how far it is.
@@ -253,25 +276,40 @@ fn build_with_progress(go: &mut Command, program: &str) -> Result<()> {
     Ok(())
 }
 
+/// Fails unless there is a Go that builds every pin: asked before the first
+/// build, not after the third.
 fn require_go() -> Result<()> {
-    let (major, minor) = GO;
+    let mut oldest = (0, 0, 0);
+    for project in PROJECTS {
+        let go_mod = read(&pins_of(project).join("go.mod"))?;
+        oldest = oldest.max(wanted_go(&go_mod).unwrap_or_default());
+    }
+    let (major, minor, patch) = oldest;
     let needed = format!(
-        "the lab builds Kubernetes with Go {major}.{minor} or newer: install it from go.dev/dl \
-         or your distribution and put its bin directory on PATH"
+        "the lab builds Kubernetes with Go {major}.{minor}.{patch} or newer: install it from \
+         go.dev/dl and put its bin directory on PATH"
     );
-    let said = command::run(Command::new("go").arg("env").arg("GOVERSION"))
-        .with_context(|| needed.clone())?;
+    let mut go = Command::new("go");
+    go.args(["env", "GOVERSION"]).env("GOTOOLCHAIN", "local");
+    let said = command::run(&mut go).with_context(|| needed.clone())?;
     let said = said.trim();
-    if go_version(said).is_none_or(|found| found < GO) {
+    if go_version(said).is_none_or(|found| found < oldest) {
         bail!("go is {said}, which is too old: {needed}");
     }
     Ok(())
 }
 
-/// `go1.26.8` is (1, 26).
-fn go_version(said: &str) -> Option<(u32, u32)> {
+/// The oldest Go that a `go.mod` allows.
+fn wanted_go(go_mod: &str) -> Option<GoVersion> {
+    let line = go_mod.lines().find_map(|line| line.strip_prefix("go "))?;
+    go_version(&format!("go{}", line.trim()))
+}
+
+/// `go1.26.8` is (1, 26, 8); `go1.27rc1` is (1, 27, 0).
+fn go_version(said: &str) -> Option<GoVersion> {
     let mut parts = said.strip_prefix("go")?.split(['.', 'r', 'b', '-', ' ']);
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    let mut next = || parts.next()?.parse().ok();
+    Some((next()?, next()?, next().unwrap_or(0)))
 }
 
 fn pinned_version(go_mod: &str, module: &str) -> Option<Version> {
@@ -308,15 +346,27 @@ mod tests {
     #[test]
     fn go_versions_are_read_and_compared() {
         for (said, expected) in [
-            ("go1.26.8", Some((1, 26))),
-            ("go1.27rc1", Some((1, 27))),
-            ("go1.9", Some((1, 9))),
-            ("go2.0", Some((2, 0))),
+            ("go1.26.8", Some((1, 26, 8))),
+            ("go1.27rc1", Some((1, 27, 0))),
+            ("go1.9", Some((1, 9, 0))),
+            ("go2.0", Some((2, 0, 0))),
             ("devel", None),
         ] {
             assert_eq!(go_version(said), expected, "{said}");
         }
-        assert!((1, 9) < GO && (1, 27) > GO);
+        assert_eq!(wanted_go("module x\n\ngo 1.26.4\n"), Some((1, 26, 4)));
+        assert!(go_version("go1.9").unwrap() < go_version("go1.26.4").unwrap());
+    }
+
+    #[test]
+    fn the_release_that_the_lab_names_is_the_one_that_is_pinned() {
+        let kubernetes = PROJECTS
+            .iter()
+            .find(|project| project.name == "kubernetes")
+            .unwrap();
+        let go_mod = read(&pins_of(kubernetes).join("go.mod")).unwrap();
+        let pinned = pinned_version(&go_mod, kubernetes.module).unwrap();
+        assert_eq!(pinned.tag, crate::lab::KUBERNETES);
     }
 
     #[test]
