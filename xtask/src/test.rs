@@ -6,7 +6,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use testkit::lab::{InstanceId, Lab, Layout, Options, require_root, saved_logs_dir, workspace};
+use testkit::lab::{
+    InstanceId, Lab, Layout, Options, install_packages, require_root, saved_logs_dir, workspace,
+};
 
 use crate::{deny, tidy};
 
@@ -23,6 +25,9 @@ pub(crate) fn run(fast: bool, keep_lab: bool) -> Result<()> {
         })?;
     }
     let mut parts = Parts::default();
+    if !fast {
+        parts.run("packages", install_packages)?;
+    }
     let outcome = checks(&mut parts).and_then(|()| {
         if fast {
             return Ok(());

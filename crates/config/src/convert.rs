@@ -1,61 +1,147 @@
 //! From flags to a file: for people who come from old units.
 
-use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::path::Path;
 
-use crate::flags::CommandLine;
-use crate::load::Loaded;
+use serde_json::Value;
+
+use crate::flags::{CommandLine, Use};
+use crate::load::{Loaded, RELATIVE_PATHS, resolve_text};
 use crate::schema;
-use crate::settings::{Origin, Settings};
+use crate::settings::{Origin, Settings, leaves};
 
 /// A command line as a file, and what of it no file can hold.
 #[derive(Debug)]
 pub struct Converted {
     /// What goes into the file.
     pub settings: Settings,
-    /// Flags that have no field: they stay on the command line.
+    /// Flags that no file can stand for: they stay on the command line.
     pub stay: Vec<String>,
-    /// Fields that are written only because a kubelet without a file has
-    /// another default than one with a file.
+    /// Fields that are written only because a kubelet without this file has
+    /// another default than one with it.
     pub kept: Vec<&'static str>,
 }
 
 /// A kubelet with the file and the flags that stay resolves to the same
-/// configuration as one with the whole command line.
-pub fn convert(line: &CommandLine, loaded: &Loaded) -> Converted {
+/// configuration as one with the whole command line. `directory` is where
+/// relative paths on the command line start.
+pub fn convert(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Converted {
     let mut settings = loaded
         .settings
-        .only(|setting| setting.origin != Origin::Default);
+        .only(|setting| !matches!(setting.origin, Origin::Default | Origin::FlagsOnlyDefault));
     for path in ["apiVersion", "kind"] {
-        if let (Some(field), Some(value)) = (schema::field(path), loaded.settings.value(path)) {
-            settings.set(field, value.clone(), Origin::Default);
+        copy(&loaded.settings, &mut settings, path);
+    }
+    let wanted = with_absolute_paths(&loaded.settings, directory);
+    for path in RELATIVE_PATHS {
+        if settings.value(path).is_some() {
+            copy(&wanted, &mut settings, path);
         }
     }
-    if line.text("config").is_none()
-        && loaded.settings.value("evictionHard").is_none()
-        && let Some(field) = schema::field("evictionHard")
-    {
-        // A file that says nothing would bring thresholds along.
-        let nothing = Value::Object(Map::new());
-        settings.set(field, nothing, Origin::FlagsOnlyDefault);
-    }
-    let kept = settings
-        .iter()
-        .filter(|(_, setting)| setting.origin == Origin::FlagsOnlyDefault)
-        .map(|(path, _)| path)
-        .collect();
-    let stay = line
+
+    // What resolves to something else is written out; what still does, no
+    // file can say: its flag stays.
+    let mut stay: BTreeSet<&str> = line
         .uses
         .iter()
-        .filter(|one| {
-            let merged_in = ["config", "config-dir"].contains(&one.flag);
-            !merged_in && schema::flag(one.flag).is_some_and(|flag| flag.field.is_none())
-        })
-        .map(|one| one.written.clone())
+        .map(|one| one.flag)
+        .filter(|flag| !["config", "config-dir"].contains(flag))
+        .filter(|flag| schema::flag(flag).is_some_and(|flag| flag.field.is_none()))
         .collect();
+    let mut kept = Vec::new();
+    for path in differences(&settings, &wanted, line, &stay) {
+        copy(&wanted, &mut settings, path);
+        kept.push(path);
+    }
+    for path in differences(&settings, &wanted, line, &stay) {
+        let flag = schema::field(path).and_then(|field| field.flag);
+        if let Some(flag) = flag.filter(|flag| line.uses.iter().any(|one| one.flag == *flag)) {
+            settings.remove(path);
+            kept.retain(|kept| *kept != path);
+            stay.insert(flag);
+        }
+    }
+    kept.retain(|path| {
+        line.uses
+            .iter()
+            .all(|one| schema::flag(one.flag).and_then(|flag| flag.field) != Some(*path))
+    });
     Converted {
         settings,
-        stay,
+        stay: staying(line, &stay)
+            .map(|one| shell_word(&one.written))
+            .collect(),
         kept,
+    }
+}
+
+fn staying<'a>(line: &'a CommandLine, stay: &BTreeSet<&str>) -> impl Iterator<Item = &'a Use> {
+    line.uses.iter().filter(|one| stay.contains(one.flag))
+}
+
+fn copy(from: &Settings, to: &mut Settings, path: &str) {
+    let Some(field) = schema::field(path) else {
+        return;
+    };
+    match from.value(path) {
+        Some(value) => to.set(field, value.clone(), Origin::Default),
+        // Absence can be said only where an empty one is not the same.
+        None if path == "evictionHard" => {
+            to.set(
+                field,
+                Value::Object(serde_json::Map::new()),
+                Origin::Default,
+            );
+        }
+        None => {}
+    }
+}
+
+/// A file's relative paths start at the file, a flag's where the kubelet runs.
+fn with_absolute_paths(settings: &Settings, directory: &Path) -> Settings {
+    let mut settings = settings.clone();
+    for path in RELATIVE_PATHS {
+        let text = settings.text(path).to_owned();
+        if text.is_empty() || text.starts_with('/') {
+            continue;
+        }
+        if let Some(field) = schema::field(path) {
+            let whole = directory.join(text).display().to_string();
+            settings.set(field, Value::from(whole), Origin::Default);
+        }
+    }
+    settings
+}
+
+/// Fields in which a kubelet with this file and the flags that stay would
+/// differ from what is wanted.
+fn differences(
+    settings: &Settings,
+    wanted: &Settings,
+    line: &CommandLine,
+    stay: &BTreeSet<&str>,
+) -> Vec<&'static str> {
+    let rest = CommandLine {
+        uses: staying(line, stay).cloned().collect(),
+        notices: Vec::new(),
+    };
+    let text = serde_json::to_string(&settings.given()).unwrap_or_default();
+    let Ok(found) = resolve_text(&text, &rest) else {
+        return Vec::new();
+    };
+    leaves()
+        .filter(|field| found.printed(field) != wanted.printed(field))
+        .map(|field| field.path)
+        .collect()
+}
+
+/// The word as a shell must be given it.
+fn shell_word(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    if word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
@@ -88,6 +174,17 @@ mod tests {
                 "--anonymous-auth=false",
                 "--vmodule=a=1",
             ],
+            &["--node-status-update-frequency=20s"],
+            &[
+                "--max-pods=0",
+                "--event-burst=0",
+                "--streaming-connection-idle-timeout=0s",
+            ],
+            &[
+                "--log-text-split-stream=true",
+                "--feature-gates=LoggingAlphaOptions=true",
+            ],
+            &["--tls-cert-file=certs/a.crt", "--config="],
             &[
                 "--register-with-taints=a=b:NoSchedule",
                 "--feature-gates=MemoryQoS=true",
@@ -95,25 +192,31 @@ mod tests {
         ] {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
             let (line, loaded) = resolved(&words);
-            let converted = convert(&line, &loaded);
+            let converted = convert(&line, &loaded, Path::new("/"));
             let file = dir.path().join("config.json");
             let text = serde_json::to_string(&converted.settings.given()).unwrap();
             std::fs::write(&file, text).unwrap();
             let mut rest = vec![format!("--config={}", file.display())];
             rest.extend(converted.stay);
             let (_, again) = resolved(&rest);
-            assert_eq!(
-                again.settings.to_json(),
-                loaded.settings.to_json(),
-                "{words:?}"
-            );
+            let wanted = with_absolute_paths(&loaded.settings, Path::new("/"));
+            assert_eq!(again.settings.to_json(), wanted.to_json(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(shell_word("--a=b"), "--a=b");
+        assert_eq!(shell_word("--a=b c'd"), "'--a=b c'\\''d'");
     }
 
     #[test]
     fn flags_without_a_field_stay() {
         let words = ["--kubeconfig=/k".to_owned(), "--max-pods=5".to_owned()];
         let (line, loaded) = resolved(&words);
-        assert_eq!(convert(&line, &loaded).stay, ["--kubeconfig=/k"]);
+        assert_eq!(
+            convert(&line, &loaded, Path::new("/")).stay,
+            ["--kubeconfig=/k"]
+        );
     }
 }

@@ -13,7 +13,7 @@ use types::quantity::Quantity;
 
 use crate::finding::{Class, Finding, Spot, did_you_mean};
 use crate::schema::{self, Field, Kind, Presence};
-use crate::settings::{Origin, Settings, last_name, shown, zero};
+use crate::settings::{MOST_PARTS, Origin, Parts, Settings, last_name, shown, zero};
 use crate::source::{Entry, Map as SourceMap, Node, Number, Place, Value};
 
 /// How keys are matched with fields.
@@ -87,6 +87,9 @@ pub struct Reader {
     pub file: Arc<str>,
     pub case: Case,
     pub origin: fn(Spot) -> Origin,
+    /// Whether a list or map is read although a part of it is of another type:
+    /// then the rest of it can be judged too.
+    pub keep_rest: bool,
 }
 
 impl Reader {
@@ -95,6 +98,7 @@ impl Reader {
             reader: self,
             settings: Settings::default(),
             faults: Faults::default(),
+            parts: Parts::new(),
         };
         match &root.value {
             Value::Map(map) => reading.object("", map),
@@ -160,6 +164,8 @@ struct Reading<'a> {
     reader: &'a Reader,
     settings: Settings,
     faults: Faults,
+    /// Of the field that is read.
+    parts: Parts,
 }
 
 /// Where a value is, from the field inwards; made into text only for a fault.
@@ -213,8 +219,28 @@ impl Reading<'_> {
             // As if it were not there.
             return;
         }
+        self.parts.clear();
         if let Some(value) = self.value(&at, field, node) {
-            self.settings.set(field, value, origin);
+            let parts = std::mem::take(&mut self.parts);
+            self.settings.set_parts(field, value, origin, parts);
+        }
+    }
+
+    /// Remembers who gave a part of the field.
+    fn part(&mut self, at: &At<'_>, place: Place) {
+        if self.parts.len() < MOST_PARTS && place.is_known() {
+            let origin = (self.reader.origin)(self.reader.spot(place));
+            self.parts.insert(at.to_string(), origin);
+        }
+    }
+
+    /// Adds to a list that is given up at the first item that is not there,
+    /// unless the rest shall be kept.
+    fn add<Item>(&self, list: &mut Option<Vec<Item>>, item: Option<Item>) {
+        match (list.as_mut(), item) {
+            (Some(items), Some(item)) => items.push(item),
+            (_, None) if !self.reader.keep_rest => *list = None,
+            _ => {}
         }
     }
 
@@ -222,10 +248,14 @@ impl Reading<'_> {
     fn value(&mut self, at: &At<'_>, field: &Field, node: &Node) -> Option<Json> {
         match (&node.value, field.kind) {
             (Value::List(list), Kind::Objects) => {
+                let row = format!("{}[]", field.path);
+                let children = self.reader.children(&row);
                 let mut items = Some(Vec::with_capacity(list.len()));
                 for (index, item) in list.iter().enumerate() {
-                    let item = self.item(&At::Item(at, index), field.path, item);
-                    add(&mut items, item);
+                    let at = At::Item(at, index);
+                    self.part(&at, item.place);
+                    let item = self.item(&at, &row, &children, item);
+                    self.add(&mut items, item);
                 }
                 items.map(Json::Array)
             }
@@ -242,8 +272,10 @@ impl Reading<'_> {
     fn items(&mut self, at: &At<'_>, kind: Kind, list: &[Node]) -> Option<Json> {
         let mut items = Some(Vec::with_capacity(list.len()));
         for (index, item) in list.iter().enumerate() {
-            let item = self.scalar(&At::Item(at, index), kind, item);
-            add(&mut items, item);
+            let at = At::Item(at, index);
+            self.part(&at, item.place);
+            let item = self.scalar(&at, kind, item);
+            self.add(&mut items, item);
         }
         items.map(Json::Array)
     }
@@ -252,17 +284,18 @@ impl Reading<'_> {
         let mut read = Some(Vec::with_capacity(map.len()));
         for (key, entry) in map.iter() {
             let at = At::Entry(at, key);
+            self.part(&at, entry.key_place);
             let value = match (&entry.node.value, kind) {
                 (Value::List(list), Kind::Strings) => self.items(&at, Kind::String, list),
                 _ => self.scalar(&at, kind, &entry.node),
             };
-            add(&mut read, value.map(|value| (key.to_owned(), value)));
+            self.add(&mut read, value.map(|value| (key.to_owned(), value)));
         }
         read.map(|entries| Json::Object(entries.into_iter().collect()))
     }
 
     /// An item of a list of objects, as it would be printed.
-    fn item(&mut self, at: &At<'_>, list: &str, node: &Node) -> Option<Json> {
+    fn item(&mut self, at: &At<'_>, row: &str, children: &Children, node: &Node) -> Option<Json> {
         let empty = SourceMap::new();
         let map = match &node.value {
             Value::Map(map) => map,
@@ -272,27 +305,27 @@ impl Reading<'_> {
                 return None;
             }
         };
-        let row = format!("{list}[]");
         let mut item = Map::new();
         let mut whole = true;
-        let children = self.reader.children(&row);
         for (key, entry) in self.reader.in_order(map) {
-            let Some(field) = self.reader.child(&children, key) else {
-                self.unknown(at, &row, key, entry);
+            let Some(field) = self.reader.child(children, key) else {
+                self.unknown(at, row, key, entry);
                 continue;
             };
             if entry.node.value == Value::Null && !refuses_null(field) {
                 continue;
             }
             let name = last_name(field.path);
-            match self.value(&At::Entry(at, name), field, &entry.node) {
+            let at = At::Entry(at, name);
+            self.part(&at, entry.key_place);
+            match self.value(&at, field, &entry.node) {
                 Some(value) => {
                     item.insert(name.to_owned(), value);
                 }
                 None => whole = false,
             }
         }
-        for field in schema::children(&row) {
+        for field in children.by_key.values() {
             let name = last_name(field.path);
             match item.get(name) {
                 Some(value) if !shown(field, value) => {
@@ -304,7 +337,7 @@ impl Reading<'_> {
                 _ => {}
             }
         }
-        whole.then_some(Json::Object(item))
+        (whole || self.reader.keep_rest).then_some(Json::Object(item))
     }
 
     fn scalar(&mut self, at: &At<'_>, kind: Kind, node: &Node) -> Option<Json> {
@@ -365,15 +398,6 @@ fn meant(row: &str, key: &str) -> Option<String> {
         Some(format!("there is a field {}", field.path))
     };
     did_you_mean(schema::nearest(key, names)).or_else(elsewhere)
-}
-
-/// Adds to a list that is given up at the first item that is not there.
-fn add<Item>(list: &mut Option<Vec<Item>>, item: Option<Item>) {
-    match (list.as_mut(), item) {
-        (Some(items), Some(item)) => items.push(item),
-        (_, None) => *list = None,
-        (None, _) => {}
-    }
 }
 
 /// A duration that is not a pointer upstream reads null as the empty text,
@@ -439,21 +463,29 @@ fn quantity(text: &str) -> Result<Json, Option<String>> {
 fn wrong_type(at: &str, kind: Kind, found: &Value) -> Finding {
     let shown = match found {
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            format!("{} {found}", found.kind())
+            let text: String = found.to_string().chars().take(100).collect();
+            format!("{} {text}", found.kind())
         }
         _ => found.kind().to_owned(),
     };
     let advice = match (kind, found) {
-        (Kind::String, Value::Number(_) | Value::Bool(_)) => {
-            Some(format!("write it in quotes: \"{found}\""))
-        }
+        (Kind::String, Value::Bool(_)) => Some(
+            "write it in quotes: YAML takes yes, no, on, off, y and n for true or false".to_owned(),
+        ),
+        (Kind::String, Value::Number(_)) => Some(format!("write it in quotes: \"{found}\"")),
         (Kind::Duration, Value::Number(_)) => {
             Some(format!("write it with its unit, e.g. {found}s"))
         }
-        (
-            Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Float64,
-            Value::String(_),
-        ) => Some("write it without quotes".to_owned()),
+        (Kind::Bool, Value::String(text)) if ["true", "false"].contains(&text.as_str()) => {
+            Some("write it without quotes".to_owned())
+        }
+        (Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Float64, Value::String(text))
+            if text.parse::<f64>().is_ok() =>
+        {
+            Some("write it without quotes".to_owned())
+        }
+        (Kind::Strings, Value::String(text)) => Some(format!("write a list: [{text}]")),
+        (Kind::StringMap, Value::String(_)) => Some("write a map: {name: \"value\"}".to_owned()),
         _ => None,
     };
     Finding::new(

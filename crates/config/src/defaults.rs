@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::gates::FeatureGates;
 use crate::schema::{self, Default, Field};
-use crate::settings::{Origin, Settings, leaves};
+use crate::settings::{Origin, Parts, Settings, leaves};
 
 /// Hard eviction thresholds of a kubelet that has a configuration file.
 const EVICTION_HARD: [(&str, &str); 5] = [
@@ -73,17 +73,20 @@ pub(crate) fn fill_evictions(settings: &mut Settings) {
         .iter()
         .map(|&(signal, threshold)| (signal.to_owned(), json!(threshold)))
         .collect();
-    signals.extend(
-        settings
-            .entries("evictionHard")
-            .map(|(signal, threshold)| (signal.to_owned(), threshold.clone())),
-    );
-    set(
-        settings,
-        "evictionHard",
-        Value::Object(signals),
-        Origin::Default,
-    );
+    let mut parts: Parts = signals
+        .keys()
+        .map(|signal| (format!("evictionHard.{signal}"), Origin::Default))
+        .collect();
+    let mut origin = Origin::Default;
+    if let Some(old) = settings.get("evictionHard") {
+        origin = old.origin.clone();
+        parts.extend(old.parts.clone());
+        let given = settings.entries("evictionHard");
+        signals.extend(given.map(|(signal, threshold)| (signal.to_owned(), threshold.clone())));
+    }
+    if let Some(field) = schema::field("evictionHard") {
+        settings.set_parts(field, Value::Object(signals), origin, parts);
+    }
 }
 
 /// What a kubelet without a `--config` file has had since before there were

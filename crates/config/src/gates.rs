@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::schema::{self, GATES, GateStage};
+use crate::finding::did_you_mean;
+use crate::schema::{self, GATES, Gate, GateStage};
 
 /// Sets every alpha gate that is not named itself.
 const ALL_ALPHA: &str = "AllAlpha";
 /// Sets every beta gate that is not named itself.
 const ALL_BETA: &str = "AllBeta";
+/// Enough faults for a person; a map may hold a million names.
+const MOST_FAULTS: usize = 100;
+/// How many faults say what was perhaps meant, which takes a while to find.
+const MOST_GUESSES: usize = 50;
 
 /// The value of every gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ pub enum GateError {
 }
 
 fn meant(nearest: Option<&str>) -> String {
-    nearest.map_or(String::new(), |name| format!("; did you mean {name}?"))
+    did_you_mean(nearest).map_or(String::new(), |question| format!("; {question}"))
 }
 
 impl Default for FeatureGates {
@@ -58,37 +63,25 @@ impl FeatureGates {
             }
         }
         for (&name, &value) in &wanted {
-            if retired(name) {
-                continue;
+            if let Some(gate) = row(name, value, true)? {
+                gates.by_name.insert(gate.name, value);
             }
-            let Some(gate) = schema::gate(name) else {
-                let names = GATES.iter().map(|gate| gate.name);
-                return Err(GateError::Unknown {
-                    name: name.to_owned(),
-                    nearest: schema::nearest(name, names).map(str::to_owned),
-                });
-            };
-            if gate.locked && value != gate.default {
-                return Err(GateError::Locked {
-                    name: name.to_owned(),
-                    locked: gate.default,
-                });
-            }
-            gates.by_name.insert(gate.name, value);
         }
         gates.check_needs()?;
         Ok(gates)
     }
 
-    /// Every fault of `wanted`, where [`FeatureGates::resolve`] stops at the
-    /// first.
+    /// The faults of `wanted`, a hundred at most, where
+    /// [`FeatureGates::resolve`] stops at the first.
     pub fn faults(wanted: &[(&str, bool)]) -> Vec<GateError> {
-        let alone = |&one: &(&str, bool)| match Self::resolve([one]) {
-            // Alone it may lack what it needs; the whole is judged below.
-            Err(GateError::Needs { .. }) | Ok(_) => None,
-            Err(error) => Some(error),
-        };
-        let mut faults: Vec<_> = wanted.iter().filter_map(alone).collect();
+        let mut faults = Vec::new();
+        for &(name, value) in wanted {
+            if faults.len() >= MOST_FAULTS {
+                break;
+            }
+            faults.extend(row(name, value, faults.len() < MOST_GUESSES).err());
+        }
+        // What gates need of each other is judged where each is good by itself.
         if faults.is_empty() {
             faults.extend(Self::resolve(wanted.iter().copied()).err());
         }
@@ -112,6 +105,28 @@ impl FeatureGates {
     }
 }
 
+/// The gate of this name if it may have this value; none if it is retired. A
+/// guess says what an unknown name was perhaps meant to be.
+fn row(name: &str, value: bool, guess: bool) -> Result<Option<&'static Gate>, GateError> {
+    if retired(name) {
+        return Ok(None);
+    }
+    let Some(gate) = schema::gate(name) else {
+        let names = GATES.iter().map(|gate| gate.name).filter(|_| guess);
+        return Err(GateError::Unknown {
+            name: name.to_owned(),
+            nearest: schema::nearest(name, names).map(str::to_owned),
+        });
+    };
+    if gate.locked && value != gate.default {
+        return Err(GateError::Locked {
+            name: name.to_owned(),
+            locked: gate.default,
+        });
+    }
+    Ok(Some(gate))
+}
+
 /// A gate that an older kubelet knew: its feature is on for good, or gone.
 pub fn retired(name: &str) -> bool {
     schema::is_retired_gate(name)
@@ -132,12 +147,9 @@ mod tests {
 
     #[test]
     fn a_class_is_set_but_for_those_that_are_named() {
-        let gates = FeatureGates::resolve([("AllAlpha", true), ("QOSReserved", false)]);
-        // Some alpha gate may need a gate that is off: that is for upstream's
-        // words to say; here it must only be one of the two.
-        if let Ok(gates) = gates {
-            assert!(gates.enabled("MemoryQoS") && !gates.enabled("QOSReserved"));
-        }
+        let wanted = [("AllAlpha", true), ("QOSReserved", false)];
+        let gates = FeatureGates::resolve(wanted).unwrap();
+        assert!(gates.enabled("MemoryQoS") && !gates.enabled("QOSReserved"));
         let gates = FeatureGates::resolve([("AllAlpha", false)]).unwrap();
         assert!(!gates.enabled("MemoryQoS"));
     }
@@ -154,5 +166,26 @@ mod tests {
         assert!(FeatureGates::resolve([("NodeSwap", true)]).is_ok());
         assert!(FeatureGates::resolve([("RotateKubeletClientCertificate", true)]).is_ok());
         assert!(retired("DynamicKubeletConfig"));
+    }
+
+    #[test]
+    fn faults_are_found_together_and_only_the_first_hundred() {
+        let wanted = [
+            ("NodeSwap", false),
+            ("MemoryQos", true),
+            ("MemoryQoS", true),
+        ];
+        let faults = FeatureGates::faults(&wanted);
+        assert!(
+            matches!(
+                &faults[..],
+                [GateError::Locked { .. }, GateError::Unknown { .. }]
+            ),
+            "{faults:?}"
+        );
+        let faults = FeatureGates::faults(&[("MemoryQos", true); 200]);
+        let guessed = |fault: &&GateError| fault.to_string().contains("did you mean MemoryQoS?");
+        assert_eq!(faults.len(), 100);
+        assert_eq!(faults.iter().filter(guessed).count(), 50);
     }
 }

@@ -10,13 +10,14 @@ use serde_json::Value;
 
 use crate::decode::{Case, Decoded, Reader};
 use crate::defaults;
+use crate::effect;
 use crate::finding::{Class, Finding, Spot};
 use crate::flags::{self, CommandLine};
 use crate::gates::{self, FeatureGates, GateError};
 use crate::labels;
 use crate::merge;
 use crate::schema::{self, Kind, Presence};
-use crate::settings::{Origin, Setting, Settings, leaves};
+use crate::settings::{Origin, Parts, Setting, Settings, leaves};
 use crate::source::{self, Document, Node, Place};
 use crate::validate::{self, Machine};
 
@@ -24,7 +25,7 @@ const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
 /// Fields whose relative paths start at the configuration file's directory.
-const RELATIVE_PATHS: [&str; 7] = [
+pub(crate) const RELATIVE_PATHS: [&str; 7] = [
     "authentication.x509.clientCAFile",
     "podLogsDir",
     "resolvConf",
@@ -88,12 +89,18 @@ pub fn load(
     machine: Option<Machine>,
 ) -> Result<Loaded, Refused> {
     let loaded = resolve(line, directory)?;
+    judge(line, &loaded, machine)?;
+    Ok(loaded)
+}
+
+/// Judges what was resolved.
+pub fn judge(line: &CommandLine, loaded: &Loaded, machine: Option<Machine>) -> Result<(), Refused> {
     let mut findings = validate::validate(&loaded.settings, &loaded.gates, machine);
     findings.extend(lock_without_file(line));
-    if !findings.is_empty() {
-        return Err(Refused::new("the configuration is not allowed", findings));
+    if findings.is_empty() {
+        return Ok(());
     }
-    Ok(loaded)
+    Err(Refused::new("the configuration is not allowed", findings))
 }
 
 /// What it waits for must have a name.
@@ -112,11 +119,7 @@ fn lock_without_file(line: &CommandLine) -> Option<Finding> {
 /// Like [`load`], without judging the values.
 pub fn resolve(line: &CommandLine, directory: &Path) -> Result<Loaded, Refused> {
     let mut notices = line.notices.clone();
-    let from_flags: BTreeMap<&str, bool> = line
-        .pairs("feature-gates")
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value.as_bool()?)))
-        .collect();
+    let from_flags = gates_of_flags(line);
     FeatureGates::resolve(from_flags.clone())
         .map_err(|error| Refused::new("in --feature-gates", vec![gate_finding(&error, None)]))?;
     labels::check(line).map_err(|findings| Refused::new("in --node-labels", findings))?;
@@ -140,6 +143,7 @@ pub fn resolve(line: &CommandLine, directory: &Path) -> Result<Loaded, Refused> 
         )
     })?;
     notices.extend(retired_gates(&settings));
+    notices.extend(weak_tls(&settings));
     Ok(Loaded {
         settings,
         gates,
@@ -189,26 +193,56 @@ fn load_file(
     from_flags: &BTreeMap<&str, bool>,
     notices: &mut Vec<Finding>,
 ) -> Result<Settings, Refused> {
-    const DOING: &str = "cannot load the --config file";
-    let refused = |findings| Refused::new(DOING, findings);
-    let read = ReadFile::open(path, Case::Folded).map_err(|finding| refused(vec![finding]))?;
+    let read = ReadFile::open(path, Case::Folded)
+        .map_err(|findings| Refused::new(LOADING_FILE, findings))?;
+    load_read(&read, path, from_flags, notices)
+}
+
+const LOADING_FILE: &str = "cannot load the --config file";
+
+/// The settings of a file that has been read; `path` is where it is.
+fn load_read(
+    read: &ReadFile,
+    path: &Path,
+    from_flags: &BTreeMap<&str, bool>,
+    notices: &mut Vec<Finding>,
+) -> Result<Settings, Refused> {
     let Decoded {
         mut settings,
         findings,
-    } = read.decode(Case::Exact, Origin::File);
+    } = read.decode(Case::Exact, Origin::File, false);
     let (forgiven, fatal): (Vec<_>, Vec<_>) = findings
         .into_iter()
         .chain(read.duplicates())
         .partition(|finding| matches!(finding.class, Class::Unknown | Class::Duplicate));
     if !fatal.is_empty() {
-        return Err(refused(fatal));
+        return Err(Refused::new(LOADING_FILE, fatal));
     }
     notices.extend(forgiven.into_iter().chain(read.ignored()).map(forgive));
-
     resolve_paths(&mut settings, path);
-    fill(&mut settings, from_flags, DOING)?;
+    fill(&mut settings, from_flags, LOADING_FILE)?;
     defaults::fill_evictions(&mut settings);
     Ok(settings)
+}
+
+/// What a kubelet with this text as its `--config` file, and with these flags,
+/// would resolve.
+pub(crate) fn resolve_text(text: &str, line: &CommandLine) -> Result<Settings, Refused> {
+    let mut notices = Vec::new();
+    let from_flags = gates_of_flags(line);
+    let read = ReadFile::parse("converted", text.as_bytes(), Case::Folded)
+        .map_err(|findings| Refused::new(LOADING_FILE, findings))?;
+    let mut settings = load_read(&read, Path::new("/converted"), &from_flags, &mut notices)?;
+    forget_split_streams(&mut settings);
+    flags::apply(&mut settings, &line.uses);
+    Ok(settings)
+}
+
+fn gates_of_flags(line: &CommandLine) -> BTreeMap<&str, bool> {
+    line.pairs("feature-gates")
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_bool()?)))
+        .collect()
 }
 
 fn load_drop_ins(
@@ -218,24 +252,21 @@ fn load_drop_ins(
     notices: &mut Vec<Finding>,
 ) -> Result<(Settings, Vec<PathBuf>), Refused> {
     const DOING: &str = "cannot load the drop-ins of --config-dir";
-    let refused = |findings| Refused::new(DOING, findings);
+    let refused = |findings: Vec<Finding>| Refused::new(DOING, findings);
     let found = merge::drop_ins(directory)
         .map_err(|(path, error)| refused(vec![unreadable(&path, &error)]))?;
     let mut merged = before.to_json();
-    let mut given = Settings::default();
+    let mut settings = before.clone();
     let mut faults = Vec::new();
+    let mut fatal = Vec::new();
     for path in &found.files {
-        let read = ReadFile::open(path, Case::Exact).map_err(|finding| refused(vec![finding]))?;
+        let read = ReadFile::open(path, Case::Exact).map_err(refused)?;
         let duplicates: Vec<_> = read.duplicates().collect();
         if !duplicates.is_empty() {
             return Err(refused(duplicates));
         }
-        let decoded = read.decode(Case::Folded, Origin::DropIn);
-        for (path, setting) in decoded.settings.iter() {
-            if let Some(field) = schema::field(path) {
-                given.put(field, setting.clone());
-            }
-        }
+        notices.extend(read.ignored().map(forgive));
+        let decoded = read.decode(Case::Folded, Origin::DropIn, false);
         for finding in decoded.findings {
             match finding.class {
                 Class::Unknown => notices.push(forgive(finding)),
@@ -244,41 +275,56 @@ fn load_drop_ins(
         }
         let patch = read.document.root.to_json().map_err(|error| {
             let message = "lists and maps are nested too deep";
-            let spot = read.spot(error.place);
-            refused(vec![
-                Finding::new(Class::Syntax, "", message).at(Some(spot)),
-            ])
+            let finding = Finding::new(Class::Syntax, "", message);
+            refused(vec![finding.at(Some(read.spot(error.place)))])
         })?;
         merge::patch(&mut merged, patch);
+        let outcome = decode_merged(merged.clone());
+        fatal = outcome.findings;
+        fatal.retain(|finding| finding.class != Class::Unknown);
+        settings = with_origins(&outcome.settings, &settings, &decoded.settings);
     }
-
     // A type error of one drop-in does not matter if a later one replaces it:
     // what counts is the outcome.
-    let reader = Reader {
-        file: Arc::from(""),
-        case: Case::Folded,
-        origin: |_| Origin::Default,
-    };
-    let outcome = reader.decode(&Node::from(merged));
-    let fatal = |finding: &Finding| finding.class != Class::Unknown;
-    if outcome.findings.iter().any(fatal) {
-        let mut fatal: Vec<_> = outcome.findings.into_iter().filter(fatal).collect();
-        // The same fault with its place, where a drop-in shows it.
+    if !fatal.is_empty() {
         for finding in &mut fatal {
             finding.spot = None;
-            if let Some(known) = faults.iter().find(|fault| fault.path == finding.path) {
+            // The same fault with its place, in the drop-in that decides.
+            let last = faults.iter().rev().find(|fault| fault.path == finding.path);
+            if let Some(known) = last {
                 *finding = known.clone();
             }
         }
         return Err(refused(fatal));
     }
-    let mut settings = with_origins(&outcome.settings, before, &given);
+    if found.files.is_empty() {
+        // Printed and read again, as if there had been one.
+        let outcome = decode_merged(merged);
+        settings = with_origins(&outcome.settings, before, &Settings::default());
+        let message = "there is no file in it whose name ends in .conf, so it changes nothing";
+        let finding = Finding::new(Class::Notice, "--config-dir", message);
+        notices.push(finding.at(Some(Spot {
+            file: Arc::from(directory.display().to_string()),
+            place: Place::UNKNOWN,
+        })));
+    }
     fill(&mut settings, from_flags, DOING)?;
     Ok((settings, found.skipped))
 }
 
-/// Who gave each value of the merged configuration: a drop-in that names it,
-/// else whoever gave it before.
+/// Reads merged JSON, which has no places.
+fn decode_merged(merged: Value) -> Decoded {
+    let reader = Reader {
+        file: Arc::from(""),
+        case: Case::Folded,
+        origin: |_| Origin::Default,
+        keep_rest: false,
+    };
+    reader.decode(&Node::from(merged))
+}
+
+/// Who gave each value after a drop-in was merged in: the drop-in where the
+/// value is what it says, else whoever gave it before.
 fn with_origins(merged: &Settings, before: &Settings, given: &Settings) -> Settings {
     let mut settings = Settings::default();
     let optional_objects = schema::FIELDS
@@ -289,20 +335,11 @@ fn with_origins(merged: &Settings, before: &Settings, given: &Settings) -> Setti
             continue;
         };
         let old = before.get(field.path);
-        let mut history = old.map(|old| old.before.clone()).unwrap_or_default();
-        let setting = match (given.get(field.path), old) {
-            (Some(new), _) => {
-                history.extend(old.map(|old| (old.value.clone(), old.origin.clone())));
-                Setting {
-                    value: value.clone(),
-                    origin: new.origin.clone(),
-                    before: history,
-                }
-            }
-            (None, old) => Setting {
+        let setting = match given.get(field.path) {
+            Some(new) if counts(value, &new.value) => with_new(value, old, new),
+            _ => Setting {
                 value: value.clone(),
-                origin: old.map_or(Origin::Default, |old| old.origin.clone()),
-                before: history,
+                ..old.cloned().unwrap_or_else(unknown)
             },
         };
         settings.put(field, setting);
@@ -310,10 +347,47 @@ fn with_origins(merged: &Settings, before: &Settings, given: &Settings) -> Setti
     settings
 }
 
+fn unknown() -> Setting {
+    Setting {
+        value: Value::Null,
+        origin: Origin::Default,
+        parts: Parts::new(),
+        before: Vec::new(),
+    }
+}
+
+/// Whether the outcome holds what a drop-in says: it may have lost against
+/// another spelling of the same key.
+fn counts(merged: &Value, given: &Value) -> bool {
+    match (merged, given) {
+        (Value::Object(merged), Value::Object(given)) => {
+            given
+                .iter()
+                .any(|(key, value)| merged.get(key) == Some(value))
+                || given.is_empty()
+        }
+        _ => merged == given,
+    }
+}
+
+fn with_new(value: &Value, old: Option<&Setting>, new: &Setting) -> Setting {
+    let mut setting = old.cloned().unwrap_or_else(unknown);
+    if let Some(old) = old {
+        setting.before.push((old.value.clone(), old.origin.clone()));
+    }
+    if !value.is_object() {
+        setting.parts.clear();
+    }
+    setting.parts.extend(new.parts.clone());
+    setting.origin = new.origin.clone();
+    setting.value = value.clone();
+    setting
+}
+
 /// Upstream puts its flags' default over what files say of split streams, so
 /// they can be had by flag only. A file that asks for them must not start to
 /// fail here.
-fn forget_split_streams(settings: &mut Settings) -> Vec<Finding> {
+pub(crate) fn forget_split_streams(settings: &mut Settings) -> Vec<Finding> {
     let mut notices = Vec::new();
     for format in ["text", "json"] {
         let path = format!("logging.options.{format}.splitStream");
@@ -335,7 +409,7 @@ fn forget_split_streams(settings: &mut Settings) -> Vec<Finding> {
     notices
 }
 
-fn resolve_paths(settings: &mut Settings, file: &Path) {
+pub(crate) fn resolve_paths(settings: &mut Settings, file: &Path) {
     let directory = file.parent().unwrap_or(Path::new("/"));
     for path in RELATIVE_PATHS {
         let Some(setting) = settings.get(path) else {
@@ -351,7 +425,7 @@ fn resolve_paths(settings: &mut Settings, file: &Path) {
             let setting = Setting {
                 value: Value::from(resolved.display().to_string()),
                 origin,
-                before: Vec::new(),
+                ..unknown()
             };
             settings.put(field, setting);
         }
@@ -392,41 +466,69 @@ fn fill(
     Ok(())
 }
 
-fn wanted_gates(settings: &Settings) -> impl Iterator<Item = (&str, bool)> {
+pub(crate) fn wanted_gates(settings: &Settings) -> impl Iterator<Item = (&str, bool)> {
     settings
         .entries("featureGates")
         .filter_map(|(name, value)| Some((name, value.as_bool()?)))
 }
 
-fn retired_gates(settings: &Settings) -> Vec<Finding> {
-    let spot = spot_of(settings, "featureGates");
+pub(crate) fn retired_gates(settings: &Settings) -> Vec<Finding> {
     settings
         .entries("featureGates")
         .filter(|(name, _)| gates::retired(name))
         .map(|(name, _)| {
+            let path = format!("featureGates.{name}");
+            let spot = spot_of(settings, &path);
             let message = "this feature gate is gone: its feature is on for good, or is no more";
-            Finding::new(Class::Notice, format!("featureGates.{name}"), message)
-                .at(spot.clone())
+            Finding::new(Class::Notice, path, message)
+                .at(spot)
                 .advise(Some("leave it out".to_owned()))
         })
         .collect()
+}
+
+/// What is accepted of TLS, and will not be offered.
+pub(crate) fn weak_tls(settings: &Settings) -> Vec<Finding> {
+    let mut notices = Vec::new();
+    let mut notice = |path: &str, message: String| {
+        let finding = Finding::new(Class::Notice, path, message);
+        notices.push(finding.at(spot_of(settings, path)));
+    };
+    let lowest = settings.text("tlsMinVersion");
+    if ["VersionTLS10", "VersionTLS11"].contains(&lowest) {
+        notice(
+            "tlsMinVersion",
+            format!("{lowest} is not offered; TLS 1.2 is the lowest"),
+        );
+    }
+    let weak = |name: &&str| effect::is_weak_cipher(name);
+    let suites = settings.list("tlsCipherSuites");
+    let suites: Vec<&str> = suites
+        .iter()
+        .filter_map(Value::as_str)
+        .filter(weak)
+        .collect();
+    if !suites.is_empty() {
+        let names = suites.join(", ");
+        notice(
+            "tlsCipherSuites",
+            format!("these are weak and are not offered: {names}"),
+        );
+    }
+    notices
 }
 
 fn gate_finding(error: &GateError, settings: Option<&Settings>) -> Finding {
     let (GateError::Unknown { name, .. }
     | GateError::Locked { name, .. }
     | GateError::Needs { name, .. }) = error;
-    let spot = settings.and_then(|settings| spot_of(settings, "featureGates"));
-    Finding::new(
-        Class::Gate,
-        format!("featureGates.{name}"),
-        error.to_string(),
-    )
-    .at(spot)
+    let path = format!("featureGates.{name}");
+    let spot = settings.and_then(|settings| spot_of(settings, &path));
+    Finding::new(Class::Gate, "featureGates", error.to_string()).at(spot)
 }
 
-fn spot_of(settings: &Settings, path: &str) -> Option<Spot> {
-    match &settings.get(path)?.origin {
+pub(crate) fn spot_of(settings: &Settings, path: &str) -> Option<Spot> {
+    match settings.origin_of(path)? {
         Origin::File(spot) | Origin::DropIn(spot) => Some(spot.clone()),
         _ => None,
     }
@@ -452,37 +554,90 @@ pub(crate) struct ReadFile {
 }
 
 impl ReadFile {
-    pub(crate) fn open(path: &Path, header: Case) -> Result<Self, Finding> {
-        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+    pub(crate) fn open(path: &Path, header: Case) -> Result<Self, Vec<Finding>> {
+        let bytes = std::fs::read(path).map_err(|error| vec![unreadable(path, &error)])?;
         Self::parse(&path.display().to_string(), &bytes, header)
     }
 
     /// `header` is how `apiVersion` and `kind` are found.
-    pub(crate) fn parse(name: &str, bytes: &[u8], header: Case) -> Result<Self, Finding> {
+    pub(crate) fn parse(name: &str, bytes: &[u8], header: Case) -> Result<Self, Vec<Finding>> {
+        let read = Self::parse_any(name, bytes).map_err(|finding| vec![finding])?;
+        let findings = read.check_header(header);
+        if findings.is_empty() {
+            Ok(read)
+        } else {
+            Err(findings)
+        }
+    }
+
+    /// Reads a file whatever it says that it is.
+    pub(crate) fn parse_any(name: &str, bytes: &[u8]) -> Result<Self, Finding> {
         let name: Arc<str> = Arc::from(name);
-        let spot = |place| {
+        let fault = |class, place, message: &str| {
             let file = Arc::clone(&name);
-            Some(Spot { file, place })
+            Finding::new(class, "", message).at(Some(Spot { file, place }))
         };
         if bytes.is_empty() {
-            let message = "the file is empty";
-            return Err(Finding::new(Class::Header, "", message).at(spot(Place::UNKNOWN)));
+            return Err(fault(Class::Header, Place::UNKNOWN, "the file is empty"));
         }
-        let document = source::parse(bytes).map_err(|error| {
-            Finding::new(Class::Syntax, "", error.message.clone()).at(spot(error.place))
-        })?;
-        check_header(&document.root, header)
-            .map_err(|finding| finding.at(spot(document.root.place)))?;
+        let document = source::parse(bytes)
+            .map_err(|error| fault(Class::Syntax, error.place, &error.message))?;
         Ok(Self { name, document })
     }
 
-    pub(crate) fn decode(&self, case: Case, origin: fn(Spot) -> Origin) -> Decoded {
+    pub(crate) fn decode(
+        &self,
+        case: Case,
+        origin: fn(Spot) -> Origin,
+        keep_rest: bool,
+    ) -> Decoded {
         let reader = Reader {
             file: Arc::clone(&self.name),
             case,
             origin,
+            keep_rest,
         };
         reader.decode(&self.document.root)
+    }
+
+    /// `apiVersion` and `kind`. Of all keys these two are found whatever their
+    /// case in the `--config` file, and to the letter in drop-ins: upstream
+    /// reads the two kinds of files in different ways.
+    pub(crate) fn check_header(&self, case: Case) -> Vec<Finding> {
+        let root = &self.document.root;
+        let source::Value::Map(map) = &root.value else {
+            let found = root.value.kind();
+            let message = format!("found {found}, and a configuration is a map of fields");
+            let finding = Finding::new(Class::Header, "", message);
+            return vec![finding.at(Some(self.spot(root.place)))];
+        };
+        let mut findings = Vec::new();
+        for (name, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            let found = map
+                .iter()
+                .filter(|(key, _)| match case {
+                    Case::Exact => *key == name,
+                    Case::Folded => key.eq_ignore_ascii_case(name),
+                })
+                .last()
+                .map(|(_, entry)| &entry.node);
+            let place = found.map_or(root.place, |node| node.place);
+            let message = match found.map(|node| &node.value) {
+                Some(source::Value::String(text)) if text == wanted => continue,
+                None | Some(source::Value::Null) => "it is missing".to_owned(),
+                Some(source::Value::String(text)) if text.is_empty() => "it is empty".to_owned(),
+                Some(other) => format!("found {other}"),
+            };
+            let finding = Finding::new(Class::Header, name, message)
+                .at(Some(self.spot(place)))
+                .advise(Some(format!("write {name}: {wanted}")));
+            findings.push(finding);
+        }
+        findings
+    }
+
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self.document.root.value, source::Value::Map(_))
     }
 
     pub(crate) fn duplicates(&self) -> impl Iterator<Item = Finding> {
@@ -514,42 +669,4 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Finding {
         file,
         place: Place::UNKNOWN,
     }))
-}
-
-/// `apiVersion` and `kind`. Of all keys these two are found whatever their case
-/// in the `--config` file, and to the letter in drop-ins: upstream reads the
-/// two kinds of files in different ways.
-fn check_header(root: &Node, case: Case) -> Result<(), Finding> {
-    let source::Value::Map(map) = &root.value else {
-        let message = format!(
-            "found {}, and a configuration is a map of fields",
-            root.value.kind()
-        );
-        return Err(Finding::new(Class::Header, "", message));
-    };
-    for (name, wanted) in [("kind", KIND), ("apiVersion", API_VERSION)] {
-        let found = map
-            .iter()
-            .filter(|(key, _)| match case {
-                Case::Exact => *key == name,
-                Case::Folded => key.eq_ignore_ascii_case(name),
-            })
-            .last()
-            .map(|(_, entry)| &entry.node.value);
-        let add = Some(format!("write {name}: {wanted}"));
-        match found {
-            Some(source::Value::String(text)) if text == wanted => {}
-            None | Some(source::Value::Null) => {
-                return Err(Finding::new(Class::Header, name, "it is missing").advise(add));
-            }
-            Some(source::Value::String(text)) if text.is_empty() => {
-                return Err(Finding::new(Class::Header, name, "it is empty").advise(add));
-            }
-            Some(other) => {
-                let message = format!("found {other}, and it must be {wanted}");
-                return Err(Finding::new(Class::Header, name, message));
-            }
-        }
-    }
-    Ok(())
 }

@@ -42,10 +42,19 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Who gave the parts of a map or a list, by their whole path: several files
+/// may each give some.
+pub type Parts = BTreeMap<String, Origin>;
+
+/// More parts than this are not kept apart.
+pub(crate) const MOST_PARTS: usize = 1000;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     pub value: Value,
+    /// Who gave it; of a map or list, who touched it last.
     pub origin: Origin,
+    pub parts: Parts,
     /// What it was before, oldest first.
     pub before: Vec<(Value, Origin)>,
 }
@@ -71,6 +80,16 @@ impl Settings {
 
     /// Gives a field a value; the old one is remembered.
     pub fn set(&mut self, field: &'static Field, value: Value, origin: Origin) {
+        self.set_parts(field, value, origin, Parts::new());
+    }
+
+    pub(crate) fn set_parts(
+        &mut self,
+        field: &'static Field,
+        value: Value,
+        origin: Origin,
+        parts: Parts,
+    ) {
         let mut before = Vec::new();
         if let Some(old) = self.by_path.remove(field.path) {
             before = old.before;
@@ -79,9 +98,34 @@ impl Settings {
         let setting = Setting {
             value,
             origin,
+            parts,
             before,
         };
         self.by_path.insert(field.path, setting);
+    }
+
+    pub(crate) fn remove(&mut self, path: &str) {
+        self.by_path.remove(path);
+    }
+
+    /// Who gave what stands at a path, which may lead into a map or list: the
+    /// nearest that is known.
+    pub fn origin_of(&self, path: &str) -> Option<&Origin> {
+        let mut whole = path;
+        let setting = loop {
+            if let Some(setting) = self.get(whole) {
+                break setting;
+            }
+            whole = &whole[..whole.rfind(['.', '['])?];
+        };
+        let mut part = path;
+        while part.len() > whole.len() {
+            if let Some(origin) = setting.parts.get(part) {
+                return Some(origin);
+            }
+            part = &part[..part.rfind(['.', '['])?];
+        }
+        Some(&setting.origin)
     }
 
     /// Puts a setting with its whole history.
@@ -317,6 +361,23 @@ mod tests {
         assert_eq!(json["memorySwap"], Value::Object(Map::new()));
         assert_eq!(json.get("tracing"), None);
         assert_eq!(json["logging"]["options"]["text"]["infoBufferSize"], "0");
+    }
+
+    #[test]
+    fn a_part_has_an_origin_of_its_own() {
+        let mut settings = Settings::default();
+        let flag = |text: &str| Origin::Flag(text.to_owned());
+        let parts = Parts::from([("evictionHard.memory.available".to_owned(), flag("a"))]);
+        let value = serde_json::json!({"memory.available": "1Gi", "x": "1"});
+        settings.set_parts(field("evictionHard"), value, Origin::Default, parts);
+        for (path, expected) in [
+            ("evictionHard.memory.available", Some(&flag("a"))),
+            ("evictionHard.x", Some(&Origin::Default)),
+            ("evictionHard", Some(&Origin::Default)),
+            ("maxPods", None),
+        ] {
+            assert_eq!(settings.origin_of(path), expected, "{path}");
+        }
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! One file, judged without mercy: every problem in one run.
 
+use std::path::Path;
+
 use crate::decode::{Case, Decoded};
 use crate::defaults;
 use crate::finding::{Class, Finding};
-use crate::gates::{self, FeatureGates};
-use crate::load::ReadFile;
+use crate::gates::{FeatureGates, GateError};
+use crate::load::{
+    ReadFile, forget_split_streams, resolve_paths, retired_gates, spot_of, wanted_gates, weak_tls,
+};
 use crate::schema::{self, Stage};
 use crate::settings::{Origin, Settings};
 use crate::validate::validate;
@@ -12,23 +16,33 @@ use crate::validate::validate;
 /// Everything that is wrong with a configuration file, in the order of its
 /// lines; notices (see [`Finding::is_error`]) for what only has no future.
 pub fn check_file(name: &str, bytes: &[u8]) -> Vec<Finding> {
-    let read = match ReadFile::parse(name, bytes, Case::Exact) {
+    let read = match ReadFile::parse_any(name, bytes) {
         Ok(read) => read,
         Err(finding) => return vec![finding],
     };
+    let mut findings = read.check_header(Case::Exact);
+    if !read.is_map() {
+        return findings;
+    }
     let Decoded {
         mut settings,
-        mut findings,
-    } = read.decode(Case::Exact, Origin::File);
+        findings: faults,
+    } = read.decode(Case::Exact, Origin::File, true);
+    findings.extend(
+        faults
+            .into_iter()
+            .filter(|fault| fault.class != Class::Header),
+    );
     findings.extend(read.duplicates());
     findings.extend(read.ignored());
     findings.extend(deprecated(&settings));
     findings.extend(gate_faults(&settings));
+    findings.extend(weak_tls(&settings));
+    findings.extend(forget_split_streams(&mut settings));
 
-    let wanted = settings
-        .entries("featureGates")
-        .filter_map(|(name, value)| Some((name, value.as_bool()?)));
-    let gates = FeatureGates::resolve(wanted).unwrap_or_default();
+    // The file's own directory is where its relative paths start.
+    resolve_paths(&mut settings, &Path::new("/").join(name));
+    let gates = FeatureGates::resolve(wanted_gates(&settings)).unwrap_or_default();
     defaults::fill(&mut settings, &gates);
     defaults::fill_evictions(&mut settings);
     findings.extend(validate(&settings, &gates, None));
@@ -41,34 +55,21 @@ pub fn check_file(name: &str, bytes: &[u8]) -> Vec<Finding> {
 }
 
 fn gate_faults(settings: &Settings) -> Vec<Finding> {
-    let origin = settings.get("featureGates").map(|setting| &setting.origin);
-    let spot = match origin {
-        Some(Origin::File(spot)) => Some(spot.clone()),
-        _ => None,
-    };
-    let wanted: Vec<(&str, bool)> = settings
-        .entries("featureGates")
-        .filter_map(|(name, value)| Some((name, value.as_bool()?)))
-        .collect();
-    let retired = wanted
-        .iter()
-        .filter(|(name, _)| gates::retired(name))
-        .map(|(name, _)| {
-            Finding::new(
-                Class::Gate,
-                format!("featureGates.{name}"),
-                "this feature gate is gone; a kubelet of upstream's would not start",
-            )
-            .advise(Some("leave it out".to_owned()))
-        });
-    let faults = FeatureGates::faults(&wanted);
-    let faults = faults
-        .iter()
-        .map(|error| Finding::new(Class::Gate, "featureGates", error.to_string()));
-    retired
-        .chain(faults)
-        .map(|finding| finding.at(spot.clone()))
-        .collect()
+    let wanted: Vec<(&str, bool)> = wanted_gates(settings).collect();
+    let retired = retired_gates(settings).into_iter().map(|notice| Finding {
+        // A kubelet of upstream's would not start with it.
+        class: Class::Gate,
+        ..notice
+    });
+    let faults = FeatureGates::faults(&wanted).into_iter().map(|error| {
+        let (GateError::Unknown { name, .. }
+        | GateError::Locked { name, .. }
+        | GateError::Needs { name, .. }) = &error;
+        let path = format!("featureGates.{name}");
+        let spot = spot_of(settings, &path);
+        Finding::new(Class::Gate, "featureGates", error.to_string()).at(spot)
+    });
+    retired.chain(faults).collect()
 }
 
 fn deprecated(settings: &Settings) -> Vec<Finding> {
@@ -110,8 +111,8 @@ mod tests {
             "f:5:16: syncFrequency: found a number 10, and it must be a duration such as 1m30s; write it with its unit, e.g. 10s",
             "f:7:1: maxPods: this key stands already in line 6",
             "f:10:5: authentication.webhook.cacheTLL: there is no such field; did you mean cacheTTL?",
-            "f:11:1: featureGates: there is no feature gate Nope",
-            "f:11:1: featureGates: feature gate NodeSwap is locked to true",
+            "f:12:3: featureGates: there is no feature gate Nope",
+            "f:13:3: featureGates: feature gate NodeSwap is locked to true",
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for expected in expected {
@@ -120,6 +121,35 @@ mod tests {
                 "{expected} is not in {found:#?}"
             );
         }
+    }
+
+    #[test]
+    fn places_lead_into_maps_and_lists_and_a_bad_part_hides_no_other() {
+        let found = said(
+            "evictionHard:\n  foo.available: 1\n  memory.available: 100MB\nregisterWithTaints:\n- key: a\n  effect: Never\nsystemReserved:\n  cpus: \"1\"\npodLogsDir: logs\n",
+        );
+        for expected in [
+            "f:4:18: evictionHard.foo.available: found a number 1",
+            "f:5:3: evictionHard.memory.available: ",
+            "f:8:3: registerWithTaints[0].effect: ",
+            "f:10:3: systemReserved.cpus: ",
+        ] {
+            assert!(
+                found.iter().any(|found| found.starts_with(expected)),
+                "{expected} is not in {found:#?}"
+            );
+        }
+        assert_eq!(found.len(), 4, "{found:#?}");
+    }
+
+    #[test]
+    fn a_wrong_header_hides_nothing() {
+        let found = check_file("f", b"kind: Pod\nport: 70000\n");
+        let said: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 3, "{said:#?}");
+        assert!(said[0].starts_with("f:1:1: apiVersion: it is missing; write apiVersion: "));
+        assert!(said[1].starts_with("f:1:7: kind: found \"Pod\"; write kind: "));
+        assert!(said[2].starts_with("f:2:1: port: "));
     }
 
     #[test]
@@ -135,11 +165,6 @@ mod tests {
         for (text, expected) in [
             ("", "f: the file is empty"),
             ("a: [", "f:"),
-            (
-                "maxPods: 1\n",
-                "f:1:1: kind: it is missing; write kind: KubeletConfiguration",
-            ),
-            ("kind: Pod\napiVersion: v1\n", "f:1:1: kind: found \"Pod\""),
             ("- a\n", "f:1:1: found a list"),
         ] {
             let found = check_file("f", text.as_bytes());

@@ -9,7 +9,7 @@ use std::path::Path;
 use config::check_file;
 use config::flags::CommandLine;
 use config::load::{load, resolve};
-use config::schema::{FIELDS, FLAGS};
+use config::schema::{FIELDS, FLAGS, Kind};
 use config::settings::Settings;
 use proptest::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
@@ -173,6 +173,193 @@ fn ten_mebibytes_are_answered_within_a_second() {
     ] {
         let seconds = seconds_for(|| drop(check_file(what, text.as_bytes())));
         assert!(seconds < 1.0, "{what}: {seconds} s");
+    }
+}
+
+/// As many entries as fit into `size` bytes, each with its number.
+fn entries(size: usize, entry: impl Fn(usize) -> String) -> String {
+    let mut text = String::with_capacity(size);
+    for number in 0.. {
+        let next = entry(number);
+        if text.len() + next.len() >= size {
+            break;
+        }
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&next);
+    }
+    text
+}
+
+/// Odd values of about this size for a row, in what YAML and JSON share.
+fn large_values(kind: Kind, size: usize) -> Vec<String> {
+    let text = |part: &str| format!("\"{}\"", part.repeat(size / part.len()));
+    let list = |entry: fn(usize) -> String| format!("[{}]", entries(size, entry));
+    let map = |entry: fn(usize) -> String| format!("{{{}}}", entries(size, entry));
+    match kind {
+        Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Float64 => Vec::new(),
+        Kind::String | Kind::Time => vec![text("a.b/c,")],
+        Kind::Duration | Kind::DurationOrNanos => vec![text("1s")],
+        Kind::Quantity => vec![text("1")],
+        Kind::Strings => vec![
+            list(|number| format!("\"odd-{number}\"")),
+            format!("[{}]", text("x")),
+        ],
+        Kind::Int32s => vec![list(|number| (number % 40_000).to_string())],
+        Kind::StringMap | Kind::QuantityMap => vec![
+            map(|number| format!("\"odd-{number}\":\"{number}\"")),
+            format!("{{\"memory\":{}}}", text("1")),
+            format!("{{{}:\"1\"}}", text("memory")),
+        ],
+        Kind::BoolMap => vec![map(|number| format!("\"Odd{number}\":true"))],
+        Kind::StringsMap => vec![map(|number| {
+            format!("\"odd-{number}\":[\"{number}\",\"\"]")
+        })],
+        Kind::Object => vec![map(|number| format!("\"odd{number}\":{number}"))],
+        Kind::Objects => vec![
+            // Padded, so that the file has no more values than may be read.
+            list(|_| "{            }".to_owned()),
+            list(|number| format!("{{\"key\":\"odd {number}\",\"odd\":{number}}}")),
+        ],
+    }
+}
+
+/// The value at the field's path: items of a list of objects stand alone.
+fn placed(path: &str, value: &str) -> String {
+    path.rsplit('.').fold(value.to_owned(), |inner, name| {
+        let (name, inner) = match name.strip_suffix("[]") {
+            Some(name) => (name, format!("[{inner}]")),
+            None => (name, inner),
+        };
+        // A field of the object that holds it, which the next step wraps.
+        format!("{{\"{name}\":{inner}}}")
+    })
+}
+
+/// A file with this one field, as YAML or as JSON.
+fn file_with(path: &str, value: &str, json: bool) -> String {
+    let object = placed(path, value);
+    let fields = &object[1..object.len() - 1];
+    if json {
+        return format!("{JSON_HEAD}{fields}}}");
+    }
+    format!("{HEAD}{}\n", fields.replacen("\":", "\": ", 1))
+}
+
+#[test]
+fn much_of_any_field_is_answered_soon() {
+    const SIZE: usize = 2 << 20;
+    let mut json = false;
+    for field in FIELDS {
+        for value in large_values(field.kind, SIZE) {
+            json = !json;
+            let text = file_with(field.path, &value, json);
+            let seconds = seconds_for(|| drop(check_file("large", text.as_bytes())));
+            let start: String = value.chars().take(30).collect();
+            assert!(
+                seconds < 0.4,
+                "{} (JSON: {json}) {start}: {seconds} s",
+                field.path
+            );
+        }
+    }
+}
+
+#[test]
+fn ten_mebibytes_of_one_field_are_answered_within_a_second() {
+    const SIZE: usize = 10 << 20;
+    let many = |entry: fn(usize) -> String| entries(SIZE, entry);
+    let map = |entry: fn(usize) -> String| format!("{{{}}}", many(entry));
+    let half = entries(SIZE / 2, |number| format!("\"odd-signal-{number}\":\"1\""));
+    let soft = format!("{{{half}}},\"evictionSoftGracePeriod\":{{{half}}}");
+    let long = "a".repeat(SIZE);
+    for (what, path, value, json) in [
+        (
+            "gates",
+            "featureGates",
+            map(|number| format!("\"FeatureGate{number}\":true")),
+            false,
+        ),
+        (
+            "a gate",
+            "featureGates",
+            format!("{{\"{long}\":true}}"),
+            true,
+        ),
+        ("signals", "evictionSoft", soft, true),
+        (
+            "curves",
+            "tlsCurvePreferences",
+            format!("[{}]", many(|number| (1_000_000_000 + number).to_string())),
+            true,
+        ),
+        (
+            "the same curve",
+            "tlsCurvePreferences",
+            format!("[{}]", many(|_| "         23".to_owned())),
+            true,
+        ),
+        (
+            "cipher suites",
+            "tlsCipherSuites",
+            format!("[{}]", many(|number| format!("\"TLS_AES_{number:06}\""))),
+            true,
+        ),
+        (
+            "CPU ranges",
+            "reservedSystemCPUs",
+            format!("\"{}\"", many(|_| "0-65535".to_owned())),
+            false,
+        ),
+        (
+            "CPU numbers",
+            "reservedSystemCPUs",
+            format!("\"{}\"", many(|_| "7".to_owned())),
+            true,
+        ),
+        (
+            "taints",
+            "registerWithTaints",
+            format!(
+                "[{}]",
+                many(|number| format!(
+                    "{{\"key\":\"not a key of a label {number}\",\"effect\":\"Nope\"}}"
+                ))
+            ),
+            true,
+        ),
+        (
+            "bare taints",
+            "registerWithTaints",
+            format!("[{}]", many(|_| "{            }".to_owned())),
+            true,
+        ),
+        ("a key", long.as_str(), "1".to_owned(), true),
+    ] {
+        let text = file_with(path, &value, json);
+        let seconds = seconds_for(|| drop(check_file(what, text.as_bytes())));
+        assert!(seconds < 1.0, "{what}: {seconds} s");
+    }
+}
+
+#[test]
+fn a_flag_given_thirty_thousand_times_is_answered_within_a_second() {
+    type Word = fn(usize) -> String;
+    let flags: [Word; 5] = [
+        |number| format!("--cluster-dns=10.0.{}.{}", number / 250, number % 250),
+        |number| format!("--system-reserved=odd-{number}=1"),
+        |number| format!("--vmodule=file{number}=2"),
+        |number| format!("--manifest-url-header=odd-{number}:1"),
+        |number| format!("--max-pods={number}"),
+    ];
+    for flag in flags {
+        let words: Vec<String> = (0..30_000).map(flag).collect();
+        let seconds = seconds_for(|| {
+            let line = CommandLine::parse(&words).unwrap();
+            drop(resolve(&line, Path::new("/")));
+        });
+        assert!(seconds < 1.0, "{}: {seconds} s", words[0]);
     }
 }
 

@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 use config::effect::not_effective;
 use config::flags::CommandLine;
-use config::load::{Loaded, Refused, resolve};
+use config::load::{Loaded, Refused, judge, resolve};
 use config::schema::{self, GateStage};
 use config::settings::Settings;
-use config::validate::{Machine, validate};
+use config::validate::Machine;
 use tracing::{error, info, warn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -58,13 +58,8 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
     };
     start_logging(&loaded.settings);
     log_configuration(&line, &loaded);
-    let findings = validate(&loaded.settings, &loaded.gates, Some(machine));
-    if !findings.is_empty() {
-        return failed(&Refused {
-            exit_code: FAILURE,
-            doing: "the configuration is not allowed",
-            findings,
-        });
+    if let Err(refused) = judge(&line, &loaded, Some(machine)) {
+        return failed(&refused);
     }
     error!(
         err = "this build has no node agent yet: its configuration is fine, and there is nothing to run with it",
@@ -87,6 +82,12 @@ pub(crate) fn working_directory() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
 }
 
+/// A plain line on standard error. Whoever reads it may be gone: that must not
+/// end a node.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 fn failed(refused: &Refused) -> ExitCode {
     error!(err = %refused, "command failed");
     ExitCode::from(refused.exit_code)
@@ -105,9 +106,12 @@ fn print_deprecations(line: &CommandLine) {
     for flag in line.deprecated() {
         let advice = match flag.field {
             Some(field) => format!("set {field} in the --config file instead"),
-            None => "it will go away, and does nothing".to_owned(),
+            None => "it will go away".to_owned(),
         };
-        eprintln!("Flag --{} has been deprecated, {advice}", flag.name);
+        say(&format!(
+            "Flag --{} has been deprecated, {advice}",
+            flag.name
+        ));
     }
 }
 

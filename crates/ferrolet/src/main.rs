@@ -9,6 +9,8 @@
     clippy::disallowed_methods,
     reason = "the binary owns the process: arguments, working directory, exit code"
 )]
+// A print that fails would end the process in the middle of something.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod config;
 mod kubelet;

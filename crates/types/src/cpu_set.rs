@@ -54,10 +54,12 @@ impl FromStr for CpuSet {
     type Err = CpuSetError;
 
     fn from_str(text: &str) -> Result<Self, CpuSetError> {
-        let mut cpus = BTreeSet::new();
         if text.is_empty() {
-            return Ok(Self(cpus));
+            return Ok(Self::default());
         }
+        // For each CPU that a range starts at, the end of the longest one, so
+        // that ranges which repeat or overlap cost no more than their text.
+        let mut ends: Vec<u32> = Vec::new();
         for range in text.split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let (first, last) = (cpu_number(first)?, cpu_number(last)?);
@@ -66,7 +68,17 @@ impl FromStr for CpuSet {
                     text: range.to_owned(),
                 });
             }
-            cpus.extend(first..=last);
+            let start = first as usize;
+            if ends.len() <= start {
+                ends.resize(start + 1, 0);
+            }
+            ends[start] = ends[start].max(last + 1);
+        }
+        let mut cpus = BTreeSet::new();
+        let mut next = 0;
+        for (first, &end) in (0..).zip(&ends) {
+            cpus.extend(next.max(first)..end);
+            next = next.max(end);
         }
         Ok(Self(cpus))
     }
@@ -123,6 +135,7 @@ mod tests {
             ("3,1,2,2", "1-3"),
             ("0-5,34,46-48", "0-5,34,46-48"),
             ("0-4,3-7", "0-7"),
+            ("3-7,0-9,5,12-13,12", "0-9,12-13"),
             ("+1,007", "1,7"),
             ("1-+3", "1-3"),
         ] {

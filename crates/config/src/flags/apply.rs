@@ -1,80 +1,120 @@
 //! Laying flags over settings: the last word is theirs.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use super::{Parsed, Use};
 use crate::schema::{self, Field, FlagKind};
-use crate::settings::{Origin, Settings};
+use crate::settings::{MOST_PARTS, Origin, Parts, Settings};
 
-/// Applies the flags that have a field, in their order.
+/// Applies the flags that have a field. All uses of a flag are one change.
 pub(crate) fn apply(settings: &mut Settings, uses: &[Use]) {
-    let mut seen = BTreeSet::new();
+    let mut by_flag: BTreeMap<&str, Vec<&Use>> = BTreeMap::new();
     for one in uses {
-        let Some(flag) = schema::flag(one.flag) else {
-            continue;
-        };
-        let Some(field) = flag.field.and_then(schema::field) else {
-            continue;
-        };
-        let first = seen.insert(flag.name);
-        let value = match &one.parsed {
-            Parsed::Nothing => continue,
-            Parsed::One(value) => value.clone(),
-            Parsed::Many(items) => list(settings, field, flag.kind, first, items),
-            Parsed::Pairs(pairs) => map(settings, field, flag.kind, first, pairs),
-        };
-        settings.set(field, value, Origin::Flag(one.written.clone()));
+        by_flag.entry(one.flag).or_default().push(one);
     }
-}
-
-/// The first use clears what files said, later ones add; but taints are
-/// replaced each time, and modules are never cleared.
-fn list(settings: &Settings, field: &Field, kind: FlagKind, first: bool, items: &[Value]) -> Value {
-    let keeps = match kind {
-        FlagKind::Taints => false,
-        FlagKind::Vmodule => true,
-        _ => !first,
-    };
-    let mut whole = if keeps {
-        settings.list(field.path).to_vec()
-    } else {
-        Vec::new()
-    };
-    whole.extend_from_slice(items);
-    Value::Array(whole)
-}
-
-/// The first use clears what files said, later ones add; but gates that only a
-/// file names stay.
-fn map(
-    settings: &Settings,
-    field: &Field,
-    kind: FlagKind,
-    first: bool,
-    pairs: &[(String, Value)],
-) -> Value {
-    let keeps = !first || kind == FlagKind::MapStringBool;
-    let mut whole: Map<String, Value> = if keeps {
-        settings
-            .entries(field.path)
-            .map(|(key, value)| (key.to_owned(), value.clone()))
-            .collect()
-    } else {
-        Map::new()
-    };
-    for (key, value) in pairs {
-        if kind == FlagKind::Headers {
-            let values = whole.entry(key.clone()).or_insert_with(|| json!([]));
-            if let Value::Array(values) = values {
-                values.push(value.clone());
-            }
-        } else {
-            whole.insert(key.clone(), value.clone());
+    for (name, uses) in by_flag {
+        let Some(flag) = schema::flag(name) else {
+            continue;
+        };
+        if let Some(field) = flag.field.and_then(schema::field) {
+            set(settings, field, flag.kind, &uses);
         }
     }
-    Value::Object(whole)
+}
+
+fn set(settings: &mut Settings, field: &'static Field, kind: FlagKind, uses: &[&Use]) {
+    let mut folded = Folded::start(settings, field, kind);
+    for one in uses {
+        folded.take(one);
+    }
+    if let Some(value) = folded.value {
+        settings.set_parts(field, value, Origin::Flag(written(uses)), folded.parts);
+    }
+}
+
+/// All uses as the operator wrote them, as long as they can be read.
+fn written(uses: &[&Use]) -> String {
+    const MOST: usize = 4;
+    let mut texts: Vec<&str> = uses.iter().map(|one| one.written.as_str()).collect();
+    if texts.len() <= MOST {
+        return texts.join(" ");
+    }
+    let more = texts.len() - MOST;
+    texts.truncate(MOST);
+    format!("{} and {more} more", texts.join(" "))
+}
+
+/// The value of a field while the uses of its flag are laid over it.
+struct Folded {
+    path: &'static str,
+    kind: FlagKind,
+    value: Option<Value>,
+    parts: Parts,
+}
+
+impl Folded {
+    /// The first use of a flag clears what files said, later ones add. But
+    /// modules are never cleared, and gates that only a file names stay.
+    fn start(settings: &Settings, field: &'static Field, kind: FlagKind) -> Self {
+        let keeps = matches!(kind, FlagKind::Vmodule | FlagKind::MapStringBool);
+        let old = settings.get(field.path).filter(|_| keeps);
+        Self {
+            path: field.path,
+            kind,
+            value: old.map(|old| old.value.clone()),
+            parts: old.map(|old| old.parts.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn take(&mut self, one: &Use) {
+        match &one.parsed {
+            Parsed::Nothing => {}
+            Parsed::One(value) => self.value = Some(value.clone()),
+            Parsed::Many(items) => self.add_items(items, one),
+            Parsed::Pairs(pairs) => self.add_pairs(pairs, one),
+        }
+    }
+
+    fn add_items(&mut self, items: &[Value], one: &Use) {
+        // Taints are replaced each time.
+        let keeps = self.kind != FlagKind::Taints;
+        let mut whole = match self.value.take() {
+            Some(Value::Array(whole)) if keeps => whole,
+            _ => Vec::new(),
+        };
+        for item in items {
+            self.note(format!("{}[{}]", self.path, whole.len()), one);
+            whole.push(item.clone());
+        }
+        self.value = Some(Value::Array(whole));
+    }
+
+    fn add_pairs(&mut self, pairs: &[(String, Value)], one: &Use) {
+        let mut whole = match self.value.take() {
+            Some(Value::Object(whole)) => whole,
+            _ => Map::new(),
+        };
+        for (key, value) in pairs {
+            self.note(format!("{}.{key}", self.path), one);
+            if self.kind == FlagKind::Headers {
+                let values = whole.entry(key.clone()).or_insert_with(|| json!([]));
+                if let Value::Array(values) = values {
+                    values.push(value.clone());
+                }
+            } else {
+                whole.insert(key.clone(), value.clone());
+            }
+        }
+        self.value = Some(Value::Object(whole));
+    }
+
+    fn note(&mut self, path: String, one: &Use) {
+        if self.parts.len() < MOST_PARTS {
+            self.parts.insert(path, Origin::Flag(one.written.clone()));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -53,8 +53,12 @@ pub enum FlagError {
         last: String,
         advice: String,
     },
-    #[error("{0:?} is not a flag, and a kubelet takes nothing else")]
-    Positional(String),
+    #[error("{word:?} is not a flag, and a kubelet takes nothing else{}", after.as_ref().map_or(String::new(), |flag| format!("; perhaps {flag}={word} was meant")))]
+    Positional {
+        word: String,
+        /// A flag without a value right before it.
+        after: Option<String>,
+    },
 }
 
 impl CommandLine {
@@ -62,9 +66,11 @@ impl CommandLine {
         let mut line = Self::default();
         let mut rest = arguments.iter().map(String::as_str);
         let mut positional = None;
+        let mut last = "";
         while let Some(word) = rest.next() {
+            let before = std::mem::replace(&mut last, word);
             if word == "--" {
-                positional = positional.or_else(|| rest.next());
+                positional = positional.or_else(|| rest.next().map(|word| (word, "")));
                 break;
             } else if let Some(long) = word.strip_prefix("--") {
                 line.long(word, long, &mut rest)?;
@@ -72,11 +78,15 @@ impl CommandLine {
                 line.short(word, &mut rest)?;
             } else {
                 // Flags after it still count, and their faults come first.
-                positional = positional.or(Some(word));
+                positional = positional.or(Some((word, before)));
             }
         }
         match positional {
-            Some(word) => Err(FlagError::Positional(word.to_owned())),
+            Some((word, before)) => Err(FlagError::Positional {
+                word: word.to_owned(),
+                after: Some(before.to_owned())
+                    .filter(|flag| flag.starts_with("--") && !flag.contains('=')),
+            }),
             None => Ok(line),
         }
     }
@@ -236,10 +246,12 @@ impl CommandLine {
 
     /// Each deprecated flag that was given: kubelets say so, once a use.
     pub fn deprecated(&self) -> impl Iterator<Item = &'static Flag> {
-        self.uses
-            .iter()
-            .filter_map(|one| schema::flag(one.flag))
-            .filter(|flag| flag.deprecated)
+        self.uses.iter().filter_map(|one| {
+            let flag = schema::flag(one.flag)?;
+            // An older name of it has had its notice.
+            let name = one.written.trim_start_matches('-');
+            (flag.deprecated && name.starts_with(flag.name)).then_some(flag)
+        })
     }
 }
 
@@ -317,8 +329,11 @@ mod tests {
         let line = parse(&["--fail-swap-on", "--register-node=false"]).unwrap();
         assert_eq!(line.bool("fail-swap-on"), Some(true));
         assert_eq!(line.bool("register-node"), Some(false));
-        let error = parse(&["--fail-swap-on", "false"]).unwrap_err();
-        assert_eq!(error, FlagError::Positional("false".to_owned()));
+        let error = parse(&["--fail-swap-on", "false"]).unwrap_err().to_string();
+        assert!(
+            error.ends_with("perhaps --fail-swap-on=false was meant"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -290,6 +290,10 @@ pub(super) fn shown(flag: &Flag, uses: &[&Parsed]) -> String {
     let Some(last) = uses.last() else {
         return flag.default.to_owned();
     };
+    // These hold passwords and tokens.
+    if flag.name == "storage-driver-password" || flag.kind == FlagKind::Headers {
+        return "<masked>".to_owned();
+    }
     let plain = |value: &Value| {
         value
             .as_str()

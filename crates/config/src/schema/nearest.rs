@@ -5,16 +5,23 @@
 /// Case, dashes and underscores do not count. Next come names a few slips of
 /// the finger away (a letter too many, too few, wrong, or two swapped), then
 /// the only name that is `wanted` with more words before or after it, or fewer.
+/// What is far longer than any name is not a slip: nothing is proposed for it.
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if wanted.chars().nth(LONGEST).is_some() {
+        return None;
+    }
     let wanted = Folded::new(wanted);
     let slips = wanted.tolerable_slips();
     let mut best: Option<(usize, &str)> = None;
     let mut extended = Extended::None;
     for name in names {
         let folded = Folded::new(name);
-        let distance = distance(&wanted.letters, &folded.letters);
-        if distance <= slips && best.is_none_or(|(least, _)| distance < least) {
-            best = Some((distance, name));
+        // A difference in length takes as many slips.
+        if wanted.letters.len().abs_diff(folded.letters.len()) <= slips {
+            let distance = distance(&wanted.letters, &folded.letters);
+            if distance <= slips && best.is_none_or(|(least, _)| distance < least) {
+                best = Some((distance, name));
+            }
         }
         if wanted.extends(&folded) || folded.extends(&wanted) {
             extended = extended.with(name);
@@ -25,6 +32,9 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option
         (None, Extended::None | Extended::Many) => None,
     }
 }
+
+/// How many characters a name may have that something is proposed for.
+const LONGEST: usize = 64;
 
 /// Names that have the wanted words and some more.
 enum Extended<'a> {

@@ -5,6 +5,7 @@ use super::document::{Document, Duplicate, MAX_DEPTH, MAX_DUPLICATES, SyntaxErro
 use super::number::Number;
 use super::text::{count_from_1, push_lossy};
 use super::tree::{List, Node, Place, Value};
+use super::yaml::{MAX_VALUES, too_many_values};
 
 /// Whether upstream reads these bytes as JSON: a brace is the first thing after white space.
 pub(super) fn is_json(bytes: &[u8]) -> bool {
@@ -19,6 +20,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Document, SyntaxError> {
         builder: Builder::default(),
         duplicates: Vec::new(),
         expected: Expected::Value,
+        total: 0,
     };
     while !parser.at_end()? {
         parser.step()?;
@@ -49,6 +51,8 @@ struct Parser<'b> {
     builder: Builder,
     duplicates: Vec<Duplicate>,
     expected: Expected,
+    /// How many keys and values were read.
+    total: u32,
 }
 
 impl Parser<'_> {
@@ -103,6 +107,7 @@ impl Parser<'_> {
                  JSON, not as YAML",
             );
         }
+        self.count(place)?;
         let key = self.reader.string()?;
         self.reader.skip_white_space();
         if self.reader.peek() != Some(b':') {
@@ -116,6 +121,7 @@ impl Parser<'_> {
 
     fn value(&mut self) -> Result<(), SyntaxError> {
         let place = self.reader.place();
+        self.count(place)?;
         let value = match self.reader.peek() {
             Some(b'{') => {
                 // Go decodes a key's second object into what the first one has left there.
@@ -142,6 +148,14 @@ impl Parser<'_> {
         };
         let replaced = self.builder.attach(Node::new(value, place));
         self.finish_value(replaced);
+        Ok(())
+    }
+
+    fn count(&mut self, place: Place) -> Result<(), SyntaxError> {
+        if self.total >= MAX_VALUES {
+            return Err(too_many_values(place));
+        }
+        self.total += 1;
         Ok(())
     }
 
@@ -403,6 +417,15 @@ mod tests {
         let text = r#"{"n":null,"t":true,"f":false,"s":"x","l":[1,[],{}],"m":{"k":{}}}"#;
         assert_eq!(printed(text), text);
         assert_eq!(printed(" {\n\t\"a\" : [ 1 , 2 ] }\r\n"), r#"{"a":[1,2]}"#);
+    }
+
+    #[test]
+    fn a_file_has_no_more_values_than_a_yaml_file_may_have() {
+        // The list itself counts too.
+        let zeros = |count: u32| format!("[{}0]", "0,".repeat(count as usize - 1));
+        assert!(parse(zeros(MAX_VALUES - 1).as_bytes()).is_ok());
+        let (_, _, message) = refused(&zeros(MAX_VALUES));
+        assert!(message.contains("more than 1000000 values"), "{message}");
     }
 
     #[test]

@@ -395,7 +395,7 @@ impl<'t> Recording<'t> {
 }
 
 /// How much was composed, and how much of it through aliases: a small file must not stand for an
-/// endless one. The bounds are upstream's.
+/// endless one. The bounds on aliases are upstream's, the one on the total is ours.
 #[derive(Default)]
 struct Effort {
     total: u32,
@@ -407,12 +407,7 @@ impl Effort {
         self.total = self.total.saturating_add(1);
         self.aliased = self.aliased.saturating_add(aliased.into());
         if self.total > MAX_VALUES {
-            return Err(SyntaxError::new(
-                place,
-                format!(
-                    "this file has more than {MAX_VALUES} values; a configuration has hundreds"
-                ),
-            ));
+            return Err(too_many_values(place));
         }
         let share = f64::from(self.aliased) / f64::from(self.total);
         if self.aliased > 100 && self.total > 1000 && share > Self::allowed_share(self.total) {
@@ -433,9 +428,16 @@ impl Effort {
     }
 }
 
-/// No configuration comes near; beyond it a file would take seconds to read. Upstream has no such
-/// bound.
-const MAX_VALUES: u32 = 1_000_000;
+/// How many keys and values a file may hold, YAML or JSON. No configuration comes near; beyond it
+/// a file would take seconds to read. Upstream has no such bound.
+pub(super) const MAX_VALUES: u32 = 1_000_000;
+
+pub(super) fn too_many_values(place: Place) -> SyntaxError {
+    SyntaxError::new(
+        place,
+        format!("this file has more than {MAX_VALUES} values; a configuration has hundreds"),
+    )
+}
 
 const TAB: &str = "there is a tab where only spaces may indent a line; replace it by spaces";
 const UNKNOWN_ANCHOR: &str = "this alias names an anchor that is not defined above it; text that \

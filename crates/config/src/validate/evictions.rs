@@ -4,7 +4,7 @@ use types::duration::GoDuration;
 use types::quantity::Quantity;
 
 use super::Check;
-use crate::schema;
+use super::startup::{cut, meant};
 
 const SIGNALS: [&str; 9] = [
     "allocatableMemory.available",
@@ -28,18 +28,27 @@ pub(super) fn run(check: &mut Check<'_>) {
     entries(check, "evictionSoftGracePeriod", |text| {
         let period: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
         if period.is_negative() {
-            return Err(format!("found {text}, and a time cannot be negative"));
+            return Err(format!(
+                "found {}, and a time cannot be negative",
+                cut(text)
+            ));
         }
         Ok(())
     });
     let settings = check.settings;
+    let grace = settings.value("evictionSoftGracePeriod");
     for (signal, value) in settings.entries("evictionSoft") {
+        if check.is_full() {
+            return;
+        }
         let dropped = ["0%", "100%"].contains(&value.as_str().unwrap_or_default());
-        let grace = settings.entries("evictionSoftGracePeriod");
-        if !dropped && !grace.into_iter().any(|(name, _)| name == signal) {
+        if !dropped && grace.and_then(|periods| periods.get(signal)).is_none() {
             check.fault(
                 &format!("evictionSoft.{signal}"),
-                format!("it needs evictionSoftGracePeriod.{signal}: how long to wait"),
+                format!(
+                    "it needs evictionSoftGracePeriod.{}: how long to wait",
+                    cut(signal)
+                ),
             );
         }
     }
@@ -52,8 +61,7 @@ fn entries(check: &mut Check<'_>, path: &str, judge: impl Fn(&str) -> Result<(),
         }
         let at = format!("{path}.{signal}");
         if !SIGNALS.contains(&signal) {
-            let meant = schema::nearest(signal, SIGNALS.iter().copied())
-                .map_or(String::new(), |name| format!("; did you mean {name}?"));
+            let meant = meant(check, signal, SIGNALS.into_iter());
             check.fault(&at, format!("there is no such signal{meant}"));
         }
         if let Err(reason) = judge(value.as_str().unwrap_or_default()) {
@@ -68,7 +76,8 @@ fn threshold(text: &str, zero_fits: bool) -> Result<(), String> {
         return match share.parse::<f64>() {
             Ok(share) if (0.0..=100.0).contains(&share) => Ok(()),
             _ => Err(format!(
-                "found {text:?}, and a share must be from 0% to 100%"
+                "found {:?}, and a share must be from 0% to 100%",
+                cut(text)
             )),
         };
     }
@@ -77,7 +86,8 @@ fn threshold(text: &str, zero_fits: bool) -> Result<(), String> {
         1 => Ok(()),
         0 if zero_fits => Ok(()),
         _ => Err(format!(
-            "found {text}, and a threshold must be more than nothing"
+            "found {}, and a threshold must be more than nothing",
+            cut(text)
         )),
     }
 }

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 use types::duration::GoDuration;
 
-use crate::finding::{Class, Finding, Spot};
+use crate::finding::{Class, Finding};
 use crate::gates::FeatureGates;
 use crate::schema;
 use crate::settings::{Origin, Settings};
@@ -44,6 +44,10 @@ pub fn validate(
     rules::run(&mut check);
     startup::run(&mut check);
     evictions::run(&mut check);
+    if check.is_full() {
+        let message = "there are more problems than these";
+        check.findings.push(Finding::new(Class::Value, "", message));
+    }
     check.findings
 }
 
@@ -65,27 +69,14 @@ impl Check<'_> {
         if self.is_full() {
             return;
         }
-        let spot = self.spot(path);
-        let message = message.into();
-        let flag = match self.settings.get(path).map(|setting| &setting.origin) {
-            Some(Origin::Flag(written)) => format!(" (from {written})"),
-            _ => String::new(),
+        let (spot, flag) = match self.settings.origin_of(path) {
+            Some(Origin::File(spot) | Origin::DropIn(spot)) => (Some(spot.clone()), String::new()),
+            Some(Origin::Flag(written)) => (None, format!(" (from {written})")),
+            Some(Origin::Default | Origin::FlagsOnlyDefault) | None => (None, String::new()),
         };
+        let message = message.into();
         let finding = Finding::new(Class::Value, path, format!("{message}{flag}"));
         self.findings.push(finding.at(spot));
-    }
-
-    /// The place of the field, or of the list that holds it.
-    fn spot(&self, path: &str) -> Option<Spot> {
-        let whole = path.split('[').next().unwrap_or(path);
-        let setting = self
-            .settings
-            .get(path)
-            .or_else(|| self.settings.get(whole))?;
-        match &setting.origin {
-            Origin::File(spot) | Origin::DropIn(spot) => Some(spot.clone()),
-            Origin::Default | Origin::FlagsOnlyDefault | Origin::Flag(_) => None,
-        }
     }
 
     /// "found X, and it must be …", in the words of the field's row.
@@ -94,6 +85,7 @@ impl Check<'_> {
             .settings
             .value(path)
             .map_or_else(|| "nothing".to_owned(), Value::to_string);
+        let found: String = found.chars().take(100).collect();
         let row = schema::field(path).map_or("", |field| field.allowed);
         self.fault(path, format!("found {found}, and it must be {row}"));
     }

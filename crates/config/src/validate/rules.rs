@@ -143,6 +143,9 @@ fn images(check: &mut Check<'_>) {
         return;
     }
     for (index, pattern) in allowlist.iter().enumerate() {
+        if check.is_full() {
+            return;
+        }
         if !is_image_pattern(pattern.as_str().unwrap_or_default()) {
             let path = format!("preloadedImagesVerificationAllowlist[{index}]");
             check.fault(
@@ -247,6 +250,9 @@ fn allocatable(check: &mut Check<'_>) {
     }
     let mut seen = BTreeSet::new();
     for (index, &name) in wanted.iter().enumerate() {
+        if check.is_full() {
+            return;
+        }
         let at = format!("{PATH}[{index}]");
         if !seen.insert(name) {
             check.fault(&at, format!("{name} stands twice"));
@@ -299,6 +305,9 @@ fn reserved(check: &mut Check<'_>) {
     }
     let mut seen = BTreeSet::new();
     for (index, reservation) in settings.list("reservedMemory").iter().enumerate() {
+        if check.is_full() {
+            return;
+        }
         let node = reservation["numaNode"].as_i64().unwrap_or_default();
         let limits = reservation["limits"].as_object();
         for (name, amount) in limits.into_iter().flatten() {
@@ -319,6 +328,9 @@ fn reserved(check: &mut Check<'_>) {
 
 fn taints(check: &mut Check<'_>) {
     for (index, taint) in check.settings.list("registerWithTaints").iter().enumerate() {
+        if check.is_full() {
+            return;
+        }
         let text = |name: &str| taint[name].as_str().unwrap_or_default();
         let at = |name: &str| format!("registerWithTaints[{index}].{name}");
         if let Err(error) = validate_label_key(text("key")) {
@@ -363,6 +375,9 @@ fn logging(check: &mut Check<'_>) {
         check.fault("logging.vmodule", "it works with logging.format: text only");
     }
     for (index, module) in modules.iter().enumerate() {
+        if check.is_full() {
+            return;
+        }
         let pattern = module["filePattern"].as_str().unwrap_or_default();
         if pattern.is_empty() || pattern.contains(['=', ',']) {
             check.fault(

@@ -1,12 +1,20 @@
 //! Rules that upstream checks only when the part that needs the setting
 //! starts. We check them with the others: the operator sees them at once.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use types::duration::GoDuration;
 use types::quantity::Quantity;
 
 use super::Check;
+use crate::finding::did_you_mean;
 use crate::schema;
 
+/// How many faults say what was perhaps meant, which takes a while to find.
+const MOST_GUESSES: usize = 50;
+/// How many characters of a value are quoted.
+const MOST_QUOTED: usize = 100;
 const TLS_VERSIONS: [&str; 5] = [
     "",
     "VersionTLS10",
@@ -46,34 +54,39 @@ fn tls(check: &mut Check<'_>) {
     check.one_of("tlsMinVersion", &TLS_VERSIONS);
     let names = check.settings.list("tlsCipherSuites");
     for (index, name) in names.iter().enumerate() {
+        if check.is_full() {
+            return;
+        }
         let name = name.as_str().unwrap_or_default();
         if !cipher_suites().any(|known| known == name) {
-            let meant = schema::nearest(name, cipher_suites())
-                .map_or(String::new(), |name| format!("; did you mean {name}?"));
+            let meant = meant(check, name, cipher_suites());
             check.fault(
                 &format!("tlsCipherSuites[{index}]"),
-                format!("there is no cipher suite {name:?}{meant}"),
+                format!("there is no cipher suite {:?}{meant}", cut(name)),
             );
         }
     }
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, curve) in check
         .settings
         .list("tlsCurvePreferences")
         .iter()
         .enumerate()
     {
+        if check.is_full() {
+            return;
+        }
         let at = format!("tlsCurvePreferences[{index}]");
-        let known = curve.as_i64().is_some_and(|curve| CURVES.contains(&curve));
-        if !known {
-            check.fault(
+        match curve.as_i64().filter(|curve| CURVES.contains(curve)) {
+            None => check.fault(
                 &at,
                 format!("{curve} is not a known curve; known are {CURVES:?}"),
-            );
-        } else if seen.contains(&curve) {
-            check.fault(&at, format!("{curve} stands twice"));
+            ),
+            Some(known) if !seen.insert(known) => {
+                check.fault(&at, format!("{curve} stands twice"));
+            }
+            Some(_) => {}
         }
-        seen.push(curve);
     }
 }
 
@@ -130,7 +143,7 @@ fn options(check: &mut Check<'_>) {
                 "max-allowable-numa-nodes" => value
                     .parse::<i64>()
                     .map(drop)
-                    .map_err(|_| format!("found {value:?}, and it must be a whole number")),
+                    .map_err(|_| format!("found {:?}, and it must be a whole number", cut(value))),
                 _ => known(
                     key,
                     &["prefer-closest-numa-nodes", "max-allowable-numa-nodes"],
@@ -145,7 +158,10 @@ fn options(check: &mut Check<'_>) {
             .and_then(|share| share.parse::<i64>().ok());
         match share {
             Some(0..=100) => Ok(()),
-            _ => Err(format!("found {value:?}, and it must be from 0% to 100%")),
+            _ => Err(format!(
+                "found {:?}, and it must be from 0% to 100%",
+                cut(value)
+            )),
         }
     });
 }
@@ -156,7 +172,10 @@ fn amounts(check: &mut Check<'_>) {
             known(key, &RESERVED)?;
             let amount: Quantity = value.parse().map_err(|error| format!("{error}"))?;
             if amount.sign() < 0 {
-                return Err(format!("found {value}, and an amount cannot be negative"));
+                return Err(format!(
+                    "found {}, and an amount cannot be negative",
+                    cut(value)
+                ));
             }
             Ok(())
         });
@@ -176,11 +195,14 @@ fn sysctls(check: &mut Check<'_>) {
         .iter()
         .enumerate()
     {
+        if check.is_full() {
+            return;
+        }
         let name = name.as_str().unwrap_or_default();
         if !is_namespaced_sysctl(name) {
             check.fault(
                 &format!("allowedUnsafeSysctls[{index}]"),
-                format!("found {name:?}, and only kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.* belong to a pod alone"),
+                format!("found {:?}, and only kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.* belong to a pod alone", cut(name)),
             );
         }
     }
@@ -248,8 +270,31 @@ fn boolean(text: &str) -> Result<(), String> {
         "1" | "t" | "T" | "true" | "TRUE" | "True" | "0" | "f" | "F" | "false" | "FALSE"
         | "False" => Ok(()),
         _ => Err(format!(
-            "found {text:?}, and it must be true or false, in quotes"
+            "found {:?}, and it must be true or false, in quotes",
+            cut(text)
         )),
+    }
+}
+
+/// "; did you mean …?", if there is something to propose and not too many
+/// faults have been found to look for it.
+pub(super) fn meant(
+    check: &Check<'_>,
+    name: &str,
+    names: impl Iterator<Item = &'static str>,
+) -> String {
+    let nearest = || did_you_mean(schema::nearest(name, names));
+    let few = check.findings.len() < MOST_GUESSES;
+    few.then(nearest)
+        .flatten()
+        .map_or(String::new(), |question| format!("; {question}"))
+}
+
+/// The beginning of a value that is too long to be quoted.
+pub(super) fn cut(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MOST_QUOTED) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+        None => text.into(),
     }
 }
 
@@ -299,6 +344,13 @@ mod tests {
         ] {
             assert_eq!(faults(&[(path, value.clone())]), [found], "{value}");
         }
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_characters() {
+        assert_eq!(cut("é"), "é");
+        assert_eq!(cut(&"é".repeat(100)), "é".repeat(100));
+        assert_eq!(cut(&"é".repeat(101)), format!("{}…", "é".repeat(100)));
     }
 
     #[test]

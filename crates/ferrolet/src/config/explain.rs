@@ -120,6 +120,9 @@ fn of_field(field: &Field, settings: Option<&Settings>) -> String {
         && field.kind != Kind::Object
     {
         row("now", &now(field, settings));
+        for part in parts(field, settings) {
+            row("", &part);
+        }
         let before = settings
             .get(field.path)
             .map(|setting| setting.before.as_slice());
@@ -160,6 +163,23 @@ fn now(field: &Field, settings: &Settings) -> String {
         Some(setting) => format!("{}, {}", setting.value, setting.origin),
         None => "not set".to_owned(),
     }
+}
+
+/// The parts of a map or list that someone else gave than the whole.
+fn parts(field: &Field, settings: &Settings) -> Vec<String> {
+    let Some(setting) = settings.get(field.path) else {
+        return Vec::new();
+    };
+    let other = setting
+        .parts
+        .iter()
+        .filter(|(_, origin)| **origin != setting.origin);
+    other
+        .map(|(path, origin)| {
+            let name = path.strip_prefix(field.path).unwrap_or(path);
+            format!("{}: {origin}", name.trim_start_matches('.'))
+        })
+        .collect()
 }
 
 /// `a[3].b` names the row `a[].b`.

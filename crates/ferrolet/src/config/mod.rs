@@ -12,7 +12,7 @@ use config::flags::CommandLine;
 use config::load::{Loaded, built_in_defaults, load, resolve};
 use config::{check_file, convert};
 
-use crate::kubelet::{machine, working_directory};
+use crate::kubelet::{say, working_directory};
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum Format {
@@ -112,7 +112,7 @@ pub(crate) fn run(verb: Verb) -> ExitCode {
         Ok(text) => output::to_stdout(&text),
         Err(failure) => {
             let _ = output::to_stdout(&failure.printed);
-            eprintln!("{}", failure.said.trim_end());
+            say(failure.said.trim_end());
             ExitCode::from(failure.exit_code)
         }
     }
@@ -120,19 +120,10 @@ pub(crate) fn run(verb: Verb) -> ExitCode {
 
 fn print(format: Format, flags: &[String]) -> Outcome {
     let line = parsed(flags)?;
-    let loaded = load(&line, &working_directory(), Some(machine_for_print(&line)))
+    let loaded = load(&line, &working_directory(), None)
         .map_err(|refused| Failure::new(refused.exit_code, format!("error: {refused}")))?;
     say_notices(&loaded);
     Ok(output::rendered(format, &loaded.settings))
-}
-
-/// Printing starts nothing: a node without an API server is as good as one
-/// with.
-fn machine_for_print(line: &CommandLine) -> config::validate::Machine {
-    config::validate::Machine {
-        has_api: true,
-        ..machine(line)
-    }
 }
 
 fn validate(files: &[PathBuf]) -> Outcome {
@@ -146,8 +137,17 @@ fn validate(files: &[PathBuf]) -> Outcome {
         } else {
             std::fs::read(file)
         };
-        let bytes = bytes
-            .map_err(|error| Failure::new(1, format!("error: {name}: cannot read it: {error}")))?;
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                output::line(
+                    &mut said,
+                    &format!("error: {name}: cannot read it: {error}"),
+                );
+                faults += 1;
+                continue;
+            }
+        };
         let findings = check_file(&name, &bytes);
         let errors = findings.iter().filter(|finding| finding.is_error()).count();
         for finding in &findings {
@@ -200,18 +200,18 @@ fn convert_flags(format: Format, flags: &[String]) -> Outcome {
     let loaded = resolve(&line, &working_directory())
         .map_err(|refused| Failure::new(refused.exit_code, format!("error: {refused}")))?;
     say_notices(&loaded);
-    let converted = convert(&line, &loaded);
+    let converted = convert(&line, &loaded, &working_directory());
     if !converted.kept.is_empty() {
-        eprintln!(
-            "note: a kubelet without a file has other defaults than one with a file; to change nothing, these are written out: {}",
+        say(&format!(
+            "note: a kubelet with this file has other defaults than this one; to change nothing, these are written out: {}",
             converted.kept.join(", ")
-        );
+        ));
     }
     if !converted.stay.is_empty() {
-        eprintln!(
+        say(&format!(
             "note: no file can hold these, keep them: {}",
             converted.stay.join(" ")
-        );
+        ));
     }
     Ok(output::rendered(format, &converted.settings.given()))
 }
@@ -222,6 +222,6 @@ fn parsed(flags: &[String]) -> Result<CommandLine, Failure> {
 
 fn say_notices(loaded: &Loaded) {
     for notice in &loaded.notices {
-        eprintln!("warning: {notice}");
+        say(&format!("warning: {notice}"));
     }
 }

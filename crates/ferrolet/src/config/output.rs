@@ -12,7 +12,11 @@ pub(super) fn rendered(format: Format, value: &impl Serialize) -> String {
         Format::Json => serde_json::to_string_pretty(value)
             .map(|text| text + "\n")
             .unwrap_or_default(),
-        Format::Yaml => serde_saphyr::to_string(value).unwrap_or_default(),
+        // Long strings on one line, as upstream writes them.
+        Format::Yaml => {
+            let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+            serde_saphyr::to_string_with_options(value, options).unwrap_or_default()
+        }
     }
 }
 

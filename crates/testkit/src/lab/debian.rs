@@ -23,7 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
 ];
 
 /// Installs the packages that are missing.
-pub(super) fn install_packages() -> Result<()> {
+pub fn install_packages() -> Result<()> {
     let missing: Vec<&str> = PACKAGES
         .iter()
         .filter(|(file, _)| !is_there(file))

@@ -37,6 +37,7 @@ use serde_json::json;
 use self::cgroup::Cgroup;
 pub use self::control_plane::Component;
 pub use self::daemon::{Daemon, Spec};
+pub use self::debian::install_packages;
 pub use self::images::BUSYBOX_IMAGE;
 pub use self::kubectl::Kubectl;
 use self::layout::short_hash;
