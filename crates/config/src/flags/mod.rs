@@ -144,7 +144,7 @@ impl CommandLine {
         let gone = || FlagError::Gone {
             name: name.to_owned(),
             last: removed.last.to_owned(),
-            advice: removed.advice.to_owned(),
+            advice: as_clause(removed.advice),
         };
         let written = format!("--{name}={value}");
         match removed.handling {
@@ -166,7 +166,7 @@ impl CommandLine {
                     removed.last
                 ),
             )
-            .advise(Some(removed.advice.to_owned())),
+            .advise(Some(as_clause(removed.advice))),
         );
         Ok(())
     }
@@ -266,6 +266,13 @@ pub fn values(line: &CommandLine) -> impl Iterator<Item = (&'static str, String)
             .collect();
         (flag.name, value::shown(flag, &uses))
     })
+}
+
+/// A sentence as a part of a longer one.
+fn as_clause(sentence: &str) -> String {
+    let mut letters = sentence.trim_end_matches('.').chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
 }
 
 /// What a flag without `=VALUE` means, if it may stand so.

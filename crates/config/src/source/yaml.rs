@@ -482,6 +482,10 @@ fn explain(error: &ScanError, text: &str) -> SyntaxError {
             "this escape is unknown; write '\\\\' for a backslash, or use single quotes".to_owned()
         }
         ErrorKind::RecursionLimitExceeded => return SyntaxError::too_deep(place),
+        ErrorKind::InvalidQuotedScalarIndent => {
+            "text in quotes that was opened above is not closed, or goes on in the first column"
+                .to_owned()
+        }
         kind => kind.to_string(),
     };
     SyntaxError::new(place, message)
