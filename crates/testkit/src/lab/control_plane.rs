@@ -203,7 +203,9 @@ pub(super) fn wait_ready(machine: &Machine, kubectl: &Kubectl) -> Result<()> {
     )
 }
 
-/// Waits until a component answers; fails with its last words if it has ended.
+/// Waits until a component answers. One that has ended is started again, as a
+/// kubelet would start a static pod: the controller manager gives up when the
+/// API server goes away while it starts.
 pub(super) fn wait_serving(machine: &Machine, component: Component) -> Result<()> {
     let daemon = component.daemon(machine);
     let probe = match component {
@@ -218,7 +220,9 @@ pub(super) fn wait_serving(machine: &Machine, component: Component) -> Result<()
     let what = format!("{} to serve", daemon.name());
     wait::until(&what, Duration::from_secs(30), || {
         if !daemon.is_running() {
-            bail!("it has ended:\n{}", last_lines(&daemon.log(), 5));
+            let words = last_lines(&daemon.log(), 5);
+            daemon.start_again()?;
+            bail!("it has ended, and is started again:\n{words}");
         }
         match &probe {
             Some(url) => {
