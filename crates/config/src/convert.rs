@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::flags::{CommandLine, Use};
-use crate::load::{Loaded, RELATIVE_PATHS, resolve_text};
+use crate::load::{Loaded, RELATIVE_PATHS, Refused, resolve_text};
 use crate::schema;
 use crate::settings::{Origin, Settings, leaves};
 
@@ -25,7 +25,11 @@ pub struct Converted {
 /// A kubelet with the file and the flags that stay resolves to the same
 /// configuration as one with the whole command line. `directory` is where
 /// relative paths on the command line start.
-pub fn convert(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Converted {
+pub fn convert(
+    line: &CommandLine,
+    loaded: &Loaded,
+    directory: &Path,
+) -> Result<Converted, Refused> {
     let mut settings = loaded
         .settings
         .only(|setting| !matches!(setting.origin, Origin::Default | Origin::FlagsOnlyDefault));
@@ -49,11 +53,11 @@ pub fn convert(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Convert
         .filter(|flag| schema::flag(flag).is_some_and(|flag| flag.field.is_none()))
         .collect();
     let mut kept = Vec::new();
-    for path in differences(&settings, &wanted, line, &stay) {
+    for path in differences(&settings, &wanted, line, &stay)? {
         copy(&wanted, &mut settings, path);
         kept.push(path);
     }
-    for path in differences(&settings, &wanted, line, &stay) {
+    for path in differences(&settings, &wanted, line, &stay)? {
         let flag = schema::field(path).and_then(|field| field.flag);
         if let Some(flag) = flag.filter(|flag| line.uses.iter().any(|one| one.flag == *flag)) {
             settings.remove(path);
@@ -66,13 +70,13 @@ pub fn convert(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Convert
             .iter()
             .all(|one| schema::flag(one.flag).and_then(|flag| flag.field) != Some(*path))
     });
-    Converted {
+    Ok(Converted {
         settings,
         stay: staying(line, &stay)
             .map(|one| shell_word(&one.written))
             .collect(),
         kept,
-    }
+    })
 }
 
 fn staying<'a>(line: &'a CommandLine, stay: &BTreeSet<&str>) -> impl Iterator<Item = &'a Use> {
@@ -120,19 +124,17 @@ fn differences(
     wanted: &Settings,
     line: &CommandLine,
     stay: &BTreeSet<&str>,
-) -> Vec<&'static str> {
+) -> Result<Vec<&'static str>, Refused> {
     let rest = CommandLine {
         uses: staying(line, stay).cloned().collect(),
         notices: Vec::new(),
     };
     let text = serde_json::to_string(&settings.given()).unwrap_or_default();
-    let Ok(found) = resolve_text(&text, &rest) else {
-        return Vec::new();
-    };
-    leaves()
+    let found = resolve_text(&text, &rest)?;
+    let differing = leaves()
         .filter(|field| found.printed(field) != wanted.printed(field))
-        .map(|field| field.path)
-        .collect()
+        .map(|field| field.path);
+    Ok(differing.collect())
 }
 
 /// The word as a shell must be given it.
@@ -192,7 +194,7 @@ mod tests {
         ] {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
             let (line, loaded) = resolved(&words);
-            let converted = convert(&line, &loaded, Path::new("/"));
+            let converted = convert(&line, &loaded, Path::new("/")).unwrap();
             let file = dir.path().join("config.json");
             let text = serde_json::to_string(&converted.settings.given()).unwrap();
             std::fs::write(&file, text).unwrap();
@@ -215,7 +217,7 @@ mod tests {
         let words = ["--kubeconfig=/k".to_owned(), "--max-pods=5".to_owned()];
         let (line, loaded) = resolved(&words);
         assert_eq!(
-            convert(&line, &loaded, Path::new("/")).stay,
+            convert(&line, &loaded, Path::new("/")).unwrap().stay,
             ["--kubeconfig=/k"]
         );
     }

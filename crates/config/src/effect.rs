@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::schema::{FLAGS, Flag};
+use crate::schema::{CADVISOR, FLAGS, Flag};
 use crate::settings::leaves;
 
 /// Fields and flags that do something today.
@@ -112,7 +112,7 @@ fn of_flag(flag: &Flag) -> Option<Why> {
     {
         return None;
     }
-    let of_cadvisor = flag.about.contains("Accepted and ignored");
+    let of_cadvisor = flag.about == CADVISOR;
     Some(if of_cadvisor {
         Why::Never("it belonged to a library inside upstream's kubelet")
     } else {

@@ -394,7 +394,8 @@ pub(crate) fn forget_split_streams(settings: &mut Settings) -> Vec<Finding> {
         let Some(field) = schema::field(&path) else {
             continue;
         };
-        if settings.bool(&path) {
+        let from_flag = matches!(settings.origin_of(&path), Some(Origin::Flag(_)));
+        if settings.bool(&path) && !from_flag {
             let advice = field.flag.map(|flag| format!("give --{flag}"));
             let message = "kubelets take it from the command line only; it is skipped";
             let spot = spot_of(settings, &path);

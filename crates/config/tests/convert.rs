@@ -71,7 +71,7 @@ proptest! {
             words.push(format!("--config={}", path.display()));
         }
         if let Some((line, before)) = resolved(&words) {
-            let converted = convert(&line, &before, Path::new("/"));
+            let converted = convert(&line, &before, Path::new("/")).unwrap();
             let path = dir.path().join("after.json");
             let text = serde_json::to_string(&converted.settings.given()).unwrap();
             std::fs::write(&path, text).unwrap();

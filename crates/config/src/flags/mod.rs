@@ -11,7 +11,7 @@ use thiserror::Error;
 
 pub(crate) use self::apply::apply;
 use self::value::read;
-pub(crate) use self::value::{Parsed, is_memory_type};
+pub(crate) use self::value::{Parsed, boolean, is_memory_type};
 use crate::finding::{Class, Finding};
 use crate::schema::{self, FLAGS, Flag, FlagKind, Handling, REMOVED_FLAGS};
 

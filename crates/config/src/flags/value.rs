@@ -56,7 +56,7 @@ pub(crate) fn read(kind: FlagKind, text: &str) -> Result<Parsed, String> {
     }
 }
 
-fn boolean(text: &str) -> Result<bool, String> {
+pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),

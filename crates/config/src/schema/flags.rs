@@ -2,7 +2,9 @@
 
 use super::{Flag, FlagKind};
 
-const CADVISOR: &str = "Belonged to the metrics library inside the kubelet. Accepted and ignored.";
+/// The whole meaning of flags that only cadvisor, inside upstream, ever read.
+pub(crate) const CADVISOR: &str =
+    "Belonged to the metrics library inside the kubelet. Accepted and ignored.";
 
 /// Every flag that v1.36 knows.
 pub static FLAGS: &[Flag] = &[

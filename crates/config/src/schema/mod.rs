@@ -12,6 +12,7 @@ mod removed;
 mod tests;
 
 pub use self::fields::FIELDS;
+pub(crate) use self::flags::CADVISOR;
 pub use self::flags::FLAGS;
 pub use self::gates::{GATES, RETIRED_GATES};
 pub use self::lookup::{children, field, flag, gate, is_retired_gate, removed_flag};

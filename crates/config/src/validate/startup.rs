@@ -9,6 +9,7 @@ use types::quantity::Quantity;
 
 use super::Check;
 use crate::finding::did_you_mean;
+use crate::flags;
 use crate::schema;
 
 /// How many faults say what was perhaps meant, which takes a while to find.
@@ -266,14 +267,10 @@ fn known(key: &str, names: &[&str]) -> Result<(), String> {
 }
 
 fn boolean(text: &str) -> Result<(), String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" | "0" | "f" | "F" | "false" | "FALSE"
-        | "False" => Ok(()),
-        _ => Err(format!(
-            "found {:?}, and it must be true or false, in quotes",
-            cut(text)
-        )),
-    }
+    flags::boolean(text).map(drop).map_err(|_| {
+        let found = cut(text);
+        format!("found {found:?}, and it must be true or false, in quotes")
+    })
 }
 
 /// "; did you mean …?", if there is something to propose and not too many

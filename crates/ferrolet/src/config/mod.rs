@@ -200,7 +200,8 @@ fn convert_flags(format: Format, flags: &[String]) -> Outcome {
     let loaded = resolve(&line, &working_directory())
         .map_err(|refused| Failure::new(refused.exit_code, format!("error: {refused}")))?;
     say_notices(&loaded);
-    let converted = convert(&line, &loaded, &working_directory());
+    let converted = convert(&line, &loaded, &working_directory())
+        .map_err(|refused| Failure::new(refused.exit_code, format!("error: {refused}")))?;
     if !converted.kept.is_empty() {
         say(&format!(
             "note: a kubelet with this file has other defaults than this one; to change nothing, these are written out: {}",

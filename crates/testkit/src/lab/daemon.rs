@@ -57,10 +57,6 @@ impl Daemon {
         &self.name
     }
 
-    pub fn machine(&self) -> &Machine {
-        &self.machine
-    }
-
     /// Where its output goes.
     pub fn log_file(&self) -> PathBuf {
         self.state_file("log")
