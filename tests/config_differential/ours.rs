@@ -1,15 +1,12 @@
 //! Our side: the program of this checkout, asked what it would run with.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use testkit::cargo;
-use testkit::lab::Machine;
+use testkit::lab::{FERROLET, Machine};
 
 use crate::resolved::Outcome;
-
-const PROGRAM: &str = "/opt/lab/tools/ferrolet";
 
 pub(crate) struct Ours {
     program: PathBuf,
@@ -17,21 +14,13 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn build() -> Result<Self> {
-        let program = cargo::build("ferrolet")?
-            .into_iter()
-            .find(|path| path.file_stem().is_some_and(|name| name == "ferrolet"))
-            .context("the package ferrolet has no program ferrolet")?;
-        Ok(Self { program })
+        Ok(Self {
+            program: cargo::program("ferrolet")?,
+        })
     }
 
     pub(crate) fn install(&self, machine: &Machine) -> Result<()> {
-        let target = machine.file(PROGRAM);
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        fs::copy(&self.program, &target)
-            .with_context(|| format!("cannot copy {}", self.program.display()))?;
-        Ok(())
+        cargo::install(&self.program, &machine.file(FERROLET))
     }
 }
 
@@ -46,7 +35,7 @@ pub(crate) fn resolve(machine: &Machine, directory: &str, arguments: &[String]) 
         &["kubelet", "--kubeconfig=/there"],
         arguments,
     )?;
-    let accepted = judged.said.contains(NO_AGENT) || judged.exit_code == 0;
+    let accepted = judged.said.contains(ACCEPTED) || judged.exit_code == 0;
     if !accepted {
         return Ok(Outcome::Refused {
             exit_code: judged.exit_code,
@@ -71,7 +60,7 @@ pub(crate) fn resolve(machine: &Machine, directory: &str, arguments: &[String]) 
 }
 
 /// How our kubelet ends, so far, when its configuration is fine.
-const NO_AGENT: &str = "this build has no node agent yet";
+const ACCEPTED: &str = "configuration accepted, starting";
 
 struct Run {
     exit_code: i32,
@@ -83,7 +72,7 @@ fn run(machine: &Machine, directory: &str, verb: &[&str], arguments: &[String]) 
     let output = machine
         .command("env")
         .args(["--chdir", directory])
-        .arg(PROGRAM)
+        .arg(FERROLET)
         .args(verb)
         .args(arguments)
         .output()?;

@@ -10,5 +10,6 @@
     reason = "a test reads the clock, and panics to say no"
 )]
 
+mod identity;
 mod registry;
 mod upstream_kubelet;

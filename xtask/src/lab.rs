@@ -55,6 +55,9 @@ pub(crate) enum NodeVerb {
         /// Start the upstream kubelet in it and wait until it is Ready
         #[arg(long)]
         upstream_kubelet: bool,
+        /// Start our node agent in it
+        #[arg(long, conflicts_with = "upstream_kubelet")]
+        ferrolet: bool,
     },
     /// End a node with all that runs in it
     Remove { name: String },
@@ -108,7 +111,9 @@ fn up(layout: Layout, signing_duration: Option<String>) -> Result<()> {
     }
     let lab = Lab::up(layout, &options)?;
     println!("KUBECONFIG={}", lab.admin_kubeconfig().display());
-    println!("next: cargo xtask lab shell, or cargo xtask lab node add NAME --upstream-kubelet");
+    println!(
+        "next: cargo xtask lab shell, or cargo xtask lab node add NAME --ferrolet (or --upstream-kubelet)"
+    );
     Ok(())
 }
 
@@ -225,6 +230,7 @@ fn node(layout: &Layout, verb: NodeVerb) -> Result<()> {
             name,
             runtime,
             upstream_kubelet,
+            ferrolet,
         } => {
             let runtime = match runtime {
                 RuntimeName::Containerd2 => Runtime::Containerd2,
@@ -236,6 +242,10 @@ fn node(layout: &Layout, verb: NodeVerb) -> Result<()> {
                 "node {name} at {}: cargo xtask lab shell {name}",
                 node.address()
             );
+            if ferrolet {
+                node.start_ferrolet("")?;
+                println!("its log: cargo xtask lab logs --follow {name}/kubelet");
+            }
             if upstream_kubelet {
                 node.start_upstream_kubelet("")?;
                 node.wait_ready(Duration::from_secs(60))?;

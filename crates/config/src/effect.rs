@@ -13,13 +13,21 @@ const EFFECTIVE: &[&str] = &[
     "kind",
     "failCgroupV1",
     "featureGates",
+    "kubeAPIBurst",
+    "kubeAPIQPS",
     "logging.format",
     "logging.verbosity",
     "logging.vmodule",
     "mergeDefaultEvictionSettings",
+    "rotateCertificates",
+    "serverTLSBootstrap",
+    "--bootstrap-kubeconfig",
+    "--cert-dir",
     "--config",
     "--config-dir",
     "--help",
+    "--hostname-override",
+    "--kubeconfig",
     "--version",
 ];
 
@@ -162,6 +170,6 @@ mod tests {
     #[test]
     fn what_does_nothing_only_gets_less() {
         // Lower this with each setting that comes to life; never raise it.
-        assert_eq!(not_effective().count(), 172);
+        assert_eq!(not_effective().count(), 164);
     }
 }

@@ -1,7 +1,8 @@
 //! `ferrolet kubelet`: the node agent. So far it understands its command line
-//! and configuration to the end, and says that there is no more of it.
+//! and configuration to the end, and gets and keeps the node's certificates.
 
 mod help;
+mod node;
 
 pub(crate) use self::help::wrapped;
 
@@ -49,7 +50,8 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
     }
     print_deprecations(&line);
     let machine = machine(&line);
-    let loaded = match resolve(&line, &working_directory()) {
+    let directory = working_directory();
+    let loaded = match resolve(&line, &directory) {
         Ok(loaded) => loaded,
         Err(refused) => {
             start_logging(&Settings::default());
@@ -61,11 +63,17 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
     if let Err(refused) = judge(&line, &loaded, Some(machine)) {
         return failed(&refused);
     }
-    error!(
-        err = "this build has no node agent yet: its configuration is fine, and there is nothing to run with it",
-        "command failed"
+    info!(
+        version = version::kubelet(),
+        "configuration accepted, starting"
     );
-    ExitCode::from(FAILURE)
+    match node::run(&line, &loaded, &directory) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            error!(err = %failure, "command failed");
+            ExitCode::from(FAILURE)
+        }
+    }
 }
 
 /// What the machine is, as far as configuration is judged by it.

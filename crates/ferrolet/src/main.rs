@@ -12,6 +12,7 @@
 // A print that fails would end the process in the middle of something.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
+mod certs;
 mod config;
 mod kubelet;
 mod logging;
@@ -32,7 +33,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a node: takes the kubelet's flags (so far it checks them and stops)
+    /// Run a node: takes the kubelet's flags (so far it gets and keeps its certificates)
     #[command(disable_help_flag = true)]
     Kubelet {
         #[arg(
@@ -46,6 +47,11 @@ enum Command {
     Config {
         #[command(subcommand)]
         verb: config::Verb,
+    },
+    /// Look at the node's certificates, and at what they wait for
+    Certs {
+        #[command(subcommand)]
+        verb: certs::Verb,
     },
 }
 
@@ -63,6 +69,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Kubelet { flags } => kubelet::run(&flags),
         Command::Config { verb } => config::run(verb),
+        Command::Certs { verb } => certs::run(verb),
     }
 }
 

@@ -29,6 +29,9 @@ impl FileError {
 fn hint(cause: &io::Error) -> &'static str {
     match cause.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free some space on that disk",
+        ErrorKind::FileTooLarge => {
+            "; raise the limit on file sizes (ulimit -f) of whoever writes it"
+        }
         ErrorKind::PermissionDenied => "; give it to the user that the node runs as",
         ErrorKind::ReadOnlyFilesystem => "; mount that file system for writing",
         ErrorKind::NotADirectory => "; move away the file that stands where a directory must",
@@ -207,4 +210,29 @@ fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
         let _ = fs::remove_file(path);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_operator_can_mend_is_said_with_the_error() {
+        // Linux's numbers: ENOSPC, EDQUOT, EFBIG, EROFS.
+        for (code, expected) in [
+            (28, "free some space on that disk"),
+            (122, "free some space on that disk"),
+            (27, "raise the limit on file sizes"),
+            (30, "mount that file system for writing"),
+        ] {
+            let error = FileError {
+                verb: "write",
+                path: PathBuf::from("/pki/a.pem"),
+                cause: io::Error::from_raw_os_error(code),
+            };
+            let text = error.to_string();
+            assert!(text.starts_with("cannot write /pki/a.pem: "), "{text}");
+            assert!(text.contains(expected), "{text}");
+        }
+    }
 }

@@ -11,17 +11,26 @@
 //! directory, and what the rest of the node does with its identity. Private
 //! keys leave it only towards 0600 files and TLS handshakes, never towards a log.
 
+pub mod bootstrap;
 pub mod bootstrap_key;
 pub mod certificate;
+pub mod client;
+pub mod csr;
 pub mod decide;
 mod files;
+pub mod keeper;
 pub mod keys;
+pub mod metrics;
 pub mod pair;
+pub mod published;
 pub mod request;
 pub mod serving;
 pub mod store;
 #[cfg(test)]
+mod testapi;
+#[cfg(test)]
 mod testdata;
+pub mod tls;
 
 pub use certificate::Leaf;
 pub use files::FileError;

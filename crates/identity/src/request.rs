@@ -5,6 +5,8 @@ mod existing;
 mod template;
 mod verdict;
 
+use std::fmt;
+
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -31,6 +33,15 @@ pub enum Purpose {
     Client,
     /// To be known by clients of the node's own port.
     Serving,
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Client => "client",
+            Self::Serving => "serving",
+        })
+    }
 }
 
 impl Purpose {

@@ -1,6 +1,7 @@
 //! Programs of ours, built from this checkout.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -29,4 +30,21 @@ pub fn build(package: &str) -> Result<Vec<PathBuf>> {
     // Cargo names them in the order in which it finished them.
     programs.sort();
     Ok(programs)
+}
+
+/// Builds a package and answers where its program of the same name is.
+pub fn program(package: &str) -> Result<PathBuf> {
+    let programs = build(package)?;
+    let named = |path: &PathBuf| path.file_stem().is_some_and(|name| name == package);
+    let found = programs.into_iter().find(named);
+    found.with_context(|| format!("package {package} has no program {package}"))
+}
+
+/// Puts a program at `target`, for a machine of the lab to find it.
+pub fn install(program: &Path, target: &Path) -> Result<()> {
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::copy(program, target).with_context(|| format!("cannot copy {}", program.display()))?;
+    Ok(())
 }

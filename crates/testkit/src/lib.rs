@@ -3,7 +3,7 @@
 //! In: the pins under `lab/`, the toolchains and package registries of the
 //! machine, root. Out: [`lab::Lab`] with its kubeconfigs, its components that
 //! can be stopped, frozen, cut off and restarted, and nodes to put a kubelet
-//! in; [`wait`] for what takes its time.
+//! in; [`wait`] for what takes its time; [`clock`] for tests that pass hours.
 //!
 //! Only tests and `xtask` import this crate. It must not know how our agent
 //! works inside: it deals in processes, files and API objects, so that the
@@ -15,6 +15,7 @@
 )]
 
 pub mod cargo;
+pub mod clock;
 pub mod command;
 pub mod lab;
 pub mod wait;

@@ -10,6 +10,7 @@
 //! [`Authority::load`], [`TokenFileReader`] and [`ExecAuthenticator`].
 
 mod document;
+mod environment;
 mod exec;
 mod fields;
 mod file;

@@ -1,6 +1,7 @@
 //! When a certificate must be replaced, and how long to wait between attempts.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
@@ -24,6 +25,47 @@ pub fn deadline(not_before: SystemTime, not_after: SystemTime, random: f64) -> S
     not_before + life.mul_f64(0.7 + 0.2 * unit(random))
 }
 
+/// The least time between two certificates. A clock that is far ahead makes each
+/// new certificate look due at once; that must not become a loop.
+pub const LEAST_USE: Duration = Duration::from_secs(32);
+
+/// When to replace a certificate that is taken into use at `now`: at its
+/// deadline, but not at once.
+pub fn next(
+    (not_before, not_after): (SystemTime, SystemTime),
+    now: SystemTime,
+    random: f64,
+) -> SystemTime {
+    deadline(not_before, not_after, random).max(now + LEAST_USE)
+}
+
+/// How far a signer's clock may be off before somebody should be told.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(5 * 60);
+
+/// What a freshly issued certificate tells of this machine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockSign {
+    /// Nothing unusual.
+    Plausible,
+    /// The certificate begins later than now.
+    Behind { by: Duration },
+    /// The certificate has ended before it was seen.
+    Ahead { by: Duration },
+}
+
+/// Reads the clock's error off a certificate that was issued this moment.
+pub fn clock_sign((not_before, not_after): (SystemTime, SystemTime), now: SystemTime) -> ClockSign {
+    if let Ok(by) = now.duration_since(not_after)
+        && by > Duration::ZERO
+    {
+        return ClockSign::Ahead { by };
+    }
+    match not_before.duration_since(now) {
+        Ok(by) if by > CLOCK_TOLERANCE => ClockSign::Behind { by },
+        _ => ClockSign::Plausible,
+    }
+}
+
 /// The pause after so many failed attempts in a row (1 after the first):
 /// 2, 4, 8, 16 seconds with up to a tenth more, then 32 for ever.
 /// `random` is uniform in [0, 1).
@@ -43,6 +85,22 @@ pub enum Lack {
     DnsNames(Vec<String>),
     Addresses(Vec<IpAddr>),
     Organization(String),
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommonName { has, wants } => {
+                write!(formatter, "it is for {has}, and should be for {wants}")
+            }
+            Self::DnsNames(names) => write!(formatter, "it lacks {}", names.join(", ")),
+            Self::Addresses(addresses) => {
+                let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+                write!(formatter, "it lacks {}", texts.join(", "))
+            }
+            Self::Organization(name) => write!(formatter, "it lacks the organization {name}"),
+        }
+    }
 }
 
 /// What `leaf` lacks of `template`; `None` if it will do.
@@ -113,6 +171,38 @@ mod tests {
             at(6_000),
             "a certificate without a life is due"
         );
+    }
+
+    #[test]
+    fn a_certificate_is_used_for_a_while_even_if_it_looks_due() {
+        let life = (at(5_000), at(6_000));
+        assert_eq!(next(life, at(5_300), 0.0), at(5_700));
+        assert_eq!(next(life, at(5_950), 0.5), at(5_982));
+    }
+
+    #[test]
+    fn a_fresh_certificate_tells_of_a_wrong_clock() {
+        let life = (at(5_000), at(6_000));
+        let cases = [
+            (5_300, ClockSign::Plausible),
+            (6_000, ClockSign::Plausible),
+            (4_700, ClockSign::Plausible),
+            (
+                4_699,
+                ClockSign::Behind {
+                    by: Duration::from_secs(301),
+                },
+            ),
+            (
+                6_060,
+                ClockSign::Ahead {
+                    by: Duration::from_secs(60),
+                },
+            ),
+        ];
+        for (now, sign) in cases {
+            assert_eq!(clock_sign(life, at(now)), sign, "{now}");
+        }
     }
 
     #[test]

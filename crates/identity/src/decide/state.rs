@@ -5,11 +5,14 @@ use std::fmt;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
+use crate::published::seconds;
 use crate::request::Purpose;
 
 /// Where an identity stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all_fields = "camelCase")]
 pub enum State {
     /// Nothing to show, and nothing asked for yet.
     NoCredentials,
@@ -19,29 +22,41 @@ pub enum State {
     WaitingForApproval(Wait),
     /// A certificate is in use.
     Issued {
+        #[serde(with = "seconds")]
         until: SystemTime,
+        #[serde(with = "seconds")]
         rotate_at: SystemTime,
+        /// Why it is in memory only, and would be lost with the process.
+        unsaved: Option<String>,
     },
     /// A certificate is in use while its successor is being asked for.
-    Rotating { until: SystemTime, step: Step },
+    Rotating {
+        #[serde(with = "seconds")]
+        until: SystemTime,
+        step: Step,
+    },
     /// The certificate has run out, and there is no successor yet.
     Expired {
+        #[serde(with = "seconds")]
         since: SystemTime,
         step: Option<Step>,
     },
 }
 
 /// A request at the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Wait {
     pub csr: String,
+    #[serde(with = "seconds")]
     pub since: SystemTime,
     /// Approved already: it is the signer that is waited for.
     pub approved: bool,
 }
 
 /// How far a request has come that is made beside a certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all_fields = "camelCase")]
 pub enum Step {
     Requesting { last_failure: Option<String> },
     Waiting(Wait),
@@ -55,6 +70,8 @@ pub enum Event {
         until: SystemTime,
         rotate_at: SystemTime,
     },
+    /// A pair was issued and is in use, but could not be stored.
+    Unsaved { cause: String },
     /// An attempt to get a certificate began.
     Began,
     /// The API server took the request.
@@ -91,7 +108,12 @@ impl State {
     #[must_use]
     pub fn after(self, event: Event) -> Self {
         match event {
-            Event::Stored { until, rotate_at } => Self::Issued { until, rotate_at },
+            Event::Stored { until, rotate_at } => Self::Issued {
+                until,
+                rotate_at,
+                unsaved: None,
+            },
+            Event::Unsaved { cause } => self.not_saved(cause),
             Event::Passed { now } => self.at(now),
             event => self.requested(event),
         }
@@ -109,6 +131,42 @@ impl State {
         }
     }
 
+    /// The request that somebody has still to approve.
+    pub fn unapproved(&self) -> Option<&str> {
+        let (Self::WaitingForApproval(wait)
+        | Self::Rotating {
+            step: Step::Waiting(wait),
+            ..
+        }
+        | Self::Expired {
+            step: Some(Step::Waiting(wait)),
+            ..
+        }) = self
+        else {
+            return None;
+        };
+        (!wait.approved).then_some(&wait.csr)
+    }
+
+    /// Something went wrong, or is over: more than waiting.
+    pub fn is_trouble(&self) -> bool {
+        let failed = |step: &Step| {
+            matches!(
+                step,
+                Step::Requesting {
+                    last_failure: Some(_)
+                }
+            )
+        };
+        match self {
+            Self::NoCredentials | Self::WaitingForApproval(_) => false,
+            Self::Requesting { last_failure } => last_failure.is_some(),
+            Self::Issued { unsaved, .. } => unsaved.is_some(),
+            Self::Rotating { step, .. } => failed(step),
+            Self::Expired { .. } => true,
+        }
+    }
+
     /// What an operator should know, and what to run if somebody waits for them.
     pub fn advice(&self, purpose: Purpose) -> Advice {
         let noun = match purpose {
@@ -121,14 +179,18 @@ impl State {
                 requesting(&format!("no {noun} yet"), last_failure.as_deref())
             }
             Self::WaitingForApproval(wait) => waiting("", wait, purpose),
-            Self::Issued { until, rotate_at } => Advice {
-                sentence: format!(
+            Self::Issued {
+                until,
+                rotate_at,
+                unsaved,
+            } => {
+                let sentence = format!(
                     "the {noun} is valid until {}, and will be renewed at {}",
                     utc(*until),
                     utc(*rotate_at)
-                ),
-                command: None,
-            },
+                );
+                in_use(sentence, unsaved.as_deref())
+            }
             Self::Rotating { until, step } => {
                 let head = format!("the {noun}, valid until {}, is being renewed", utc(*until));
                 step.advice(&head, purpose)
@@ -140,6 +202,19 @@ impl State {
                     None => lapsed(&head, purpose),
                 }
             }
+        }
+    }
+
+    fn not_saved(self, cause: String) -> Self {
+        match self {
+            Self::Issued {
+                until, rotate_at, ..
+            } => Self::Issued {
+                until,
+                rotate_at,
+                unsaved: Some(cause),
+            },
+            state => state,
         }
     }
 
@@ -163,9 +238,9 @@ impl State {
                 step.next(event).into()
             }
             Self::WaitingForApproval(wait) => Step::Waiting(wait).next(event).into(),
-            Self::Issued { until, rotate_at } => match Step::after(None, event) {
+            Self::Issued { until, .. } => match Step::after(None, event) {
                 Some(step) => Self::Rotating { until, step },
-                None => Self::Issued { until, rotate_at },
+                None => self,
             },
             Self::Rotating { until, step } => Self::Rotating {
                 until,
@@ -238,6 +313,21 @@ fn nothing_yet(purpose: Purpose) -> Advice {
     Advice {
         sentence: sentence.to_owned(),
         command: Some(command.to_owned()),
+    }
+}
+
+fn in_use(sentence: String, unsaved: Option<&str>) -> Advice {
+    let Some(cause) = unsaved else {
+        return Advice {
+            sentence,
+            command: None,
+        };
+    };
+    Advice {
+        sentence: format!(
+            "{sentence}; it is in memory only and is lost if the node agent ends before it can be stored ({cause})"
+        ),
+        command: Some("df -h".to_owned()),
     }
 }
 
@@ -371,6 +461,27 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_unapproved_until_somebody_says_yes() {
+        let open = |events: &[Event]| run(events.iter().cloned()).unapproved().map(str::to_owned);
+        let csr = Some("csr-x7k2p".to_owned());
+        assert_eq!(open(&[submitted()]), csr);
+        assert_eq!(open(&[stored(), submitted()]), csr);
+        assert_eq!(open(&[stored(), passed(2_000), submitted()]), csr);
+        assert_eq!(open(&[submitted(), Event::Approved]), None);
+        assert_eq!(open(&[stored()]), None);
+    }
+
+    #[test]
+    fn waiting_is_no_trouble_but_failing_is() {
+        let trouble = |events: &[Event]| run(events.iter().cloned()).is_trouble();
+        assert!(!trouble(&[]) && !trouble(&[Event::Began, submitted()]));
+        assert!(!trouble(&[stored()]) && !trouble(&[stored(), Event::Began]));
+        assert!(trouble(&[Event::Began, failed()]));
+        assert!(trouble(&[stored(), failed()]));
+        assert!(trouble(&[stored(), passed(2_000)]));
+    }
+
+    #[test]
     fn events_that_cannot_happen_change_nothing() {
         assert_eq!(run([Event::Approved]), State::NoCredentials);
         let issued = run([stored()]);
@@ -406,6 +517,13 @@ mod tests {
         assert_eq!(
             advise(&[stored()]),
             "the client certificate is valid until 1970-01-01T00:16:40Z, and will be renewed at 1970-01-01T00:13:20Z"
+        );
+        let unsaved = Event::Unsaved {
+            cause: "no space left".to_owned(),
+        };
+        assert_eq!(
+            advise(&[stored(), unsaved]),
+            "the client certificate is valid until 1970-01-01T00:16:40Z, and will be renewed at 1970-01-01T00:13:20Z; it is in memory only and is lost if the node agent ends before it can be stored (no space left): df -h"
         );
         assert_eq!(
             advise(&[stored(), Event::Began, submitted()]),

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -13,7 +14,7 @@ use super::daemon::{Daemon, Spec};
 use super::layout::short_hash;
 use super::machine::{Machine, PROGRAMS};
 use super::{Lab, images, save_logs, saved_logs_dir};
-use crate::wait;
+use crate::{cargo, wait};
 
 const CNI: &str = include_str!("../../../../lab/node/cni.conflist");
 const KUBELET: &str = include_str!("../../../../lab/node/kubelet.yaml");
@@ -53,6 +54,12 @@ pub struct Node {
     address: String,
     keep: bool,
 }
+
+const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-kubelet.conf";
+const KUBELET_CONFIG: &str = "/var/lib/kubelet/config.yaml";
+
+/// Where our program is in a node.
+pub const FERROLET: &str = "/opt/lab/tools/ferrolet";
 
 impl Node {
     pub(super) fn create(lab: &Lab, name: &str, runtime: Runtime) -> Result<Self> {
@@ -135,26 +142,52 @@ impl Node {
             .ip(&[format!("link set {port} master lab0")])
     }
 
-    /// Starts the upstream kubelet as a machine that has nothing but a
-    /// bootstrap token would. `config` is added to the lab's configuration.
+    /// Starts the upstream kubelet as kubeadm would leave it: with a bootstrap
+    /// token, and a configuration to which `config` (YAML) is added.
     pub fn start_upstream_kubelet(&self, config: &str) -> Result<()> {
+        self.lay_down_kubelet_files(config)?;
+        self.start_kubelet("kubelet", &[])
+    }
+
+    /// Starts our node agent in the kubelet's place, on the same files.
+    pub fn start_ferrolet(&self, config: &str) -> Result<()> {
+        self.install_ferrolet()?;
+        self.lay_down_kubelet_files(config)?;
+        self.start_kubelet(FERROLET, &["kubelet"])
+    }
+
+    /// Puts the program of this checkout into the node.
+    pub fn install_ferrolet(&self) -> Result<()> {
+        cargo::install(&cargo::program("ferrolet")?, &self.machine.file(FERROLET))
+    }
+
+    /// A command of our program, to be run in the node.
+    pub fn ferrolet(&self) -> Command {
+        self.machine.command(FERROLET)
+    }
+
+    fn lay_down_kubelet_files(&self, config: &str) -> Result<()> {
         let authority = fs::read(self.lab.control_plane().root("/etc/kubernetes/pki/ca.crt"))?;
         self.machine
             .write("/etc/kubernetes/pki/ca.crt", authority)?;
-        let bootstrap = "/etc/kubernetes/bootstrap-kubelet.conf";
         self.machine
-            .write(bootstrap, self.lab.bootstrap_kubeconfig()?)?;
+            .write(BOOTSTRAP_KUBECONFIG, self.lab.bootstrap_kubeconfig()?)?;
         fs::create_dir_all(self.machine.root("/etc/kubernetes/manifests"))?;
-        let file = "/var/lib/kubelet/config.yaml";
-        self.machine.write(file, format!("{KUBELET}{config}"))?;
+        self.machine
+            .write(KUBELET_CONFIG, format!("{KUBELET}{config}"))
+    }
+
+    fn start_kubelet(&self, program: &str, words: &[&str]) -> Result<()> {
+        let flags = [
+            format!("--config={KUBELET_CONFIG}"),
+            format!("--bootstrap-kubeconfig={BOOTSTRAP_KUBECONFIG}"),
+            "--kubeconfig=/etc/kubernetes/kubelet.conf".to_owned(),
+            "-v=2".to_owned(),
+        ];
+        let words = words.iter().map(|word| (*word).to_owned());
         self.kubelet().start(&Spec {
-            program: "kubelet".to_owned(),
-            arguments: vec![
-                format!("--config={file}"),
-                format!("--bootstrap-kubeconfig={bootstrap}"),
-                "--kubeconfig=/etc/kubernetes/kubelet.conf".to_owned(),
-                "-v=2".to_owned(),
-            ],
+            program: program.to_owned(),
+            arguments: words.chain(flags).collect(),
             ..Spec::default()
         })
     }

@@ -1,0 +1,163 @@
+//! One node: the parts that make it, wired together, without logic of its own.
+//!
+//! In: what each part is to be ([`Config`]), and what it stands on ([`Seams`]).
+//! Out: a node that runs until it is told to stop, or cannot go on.
+//!
+//! It must not know which machine it runs on, nor read the command line, the
+//! environment or the clock: the binary chooses and passes them in.
+
+mod announce;
+mod parts;
+mod serving;
+
+use std::fmt;
+use std::time::Duration;
+
+use api::objects::OwnNode;
+use api::transport::{LaneOptions, Limits, Options};
+use identity::client::{Dial, Establish, EstablishError, Wanted};
+use identity::keeper::{GaveUp, Outlet};
+use identity::metrics::KeeperMetrics;
+use identity::request::Purpose;
+use prometheus::Registry;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+pub use serving::{ServingSource, StartServingError};
+
+use announce::Announcement;
+use parts::Parts;
+
+/// How long the parts of a node are given to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What the node is to be.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub identity: Wanted,
+    pub serving: ServingSource,
+    /// For ordinary requests: `kubeAPIQPS` and `kubeAPIBurst`.
+    pub limits: Option<Limits>,
+}
+
+/// What the node stands on.
+#[derive(Clone)]
+pub struct Seams {
+    /// The clock, the crypto provider and the rest of what connections need.
+    pub options: Options,
+    /// The same, with the proxy for a server.
+    pub dial: Dial,
+    pub registry: Registry,
+    /// For the state that is left on disk for tools.
+    pub process_id: u32,
+}
+
+impl fmt::Debug for Seams {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Seams").finish_non_exhaustive()
+    }
+}
+
+/// Why a node could not start, or could not go on.
+#[derive(Debug, Error)]
+pub enum AgentError {
+    #[error(transparent)]
+    Identity(#[from] EstablishError),
+    #[error(transparent)]
+    Serving(#[from] StartServingError),
+    #[error(transparent)]
+    GaveUp(#[from] GaveUp),
+    #[error("figures cannot be set up: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// Runs a node. Ends with `Ok` when it was told to stop.
+pub async fn run(
+    config: Config,
+    seams: Seams,
+    shutdown: CancellationToken,
+) -> Result<(), AgentError> {
+    let mut parts = Parts::new(shutdown.child_token());
+    let outcome = tokio::select! {
+        outcome = start_and_wait(config, &seams, &mut parts) => outcome,
+        () = shutdown.cancelled() => Ok(()),
+    };
+    parts.end(&*seams.options.clock, FAREWELL).await;
+    outcome
+}
+
+async fn start_and_wait(
+    config: Config,
+    seams: &Seams,
+    parts: &mut Parts,
+) -> Result<(), AgentError> {
+    let Config {
+        identity: wanted,
+        serving,
+        limits,
+    } = config;
+    let clock = seams.options.clock.clone();
+    let (outlet, findings) = Outlet::new(Purpose::Client);
+    let metrics = KeeperMetrics::new(Purpose::Client)?;
+    if wanted.rotate {
+        let (registry, state) = (&seams.registry, findings.state.clone());
+        metrics.register(registry, Purpose::Client, state, clock.clone())?;
+    }
+    seams.options.metrics.register(&seams.registry)?;
+
+    let serving = serving.start(&wanted, &seams.options, parts)?;
+    let announcement = Announcement {
+        directory: wanted.directory.clone(),
+        node_name: wanted.node_name.clone(),
+        process_id: seams.process_id,
+        clock: clock.clone(),
+        client: findings.state.clone(),
+        serving: serving.state(),
+    };
+    let ending = parts.ending();
+    parts.start("announcement", announcement.run(ending));
+
+    let establish = Establish {
+        wanted: &wanted,
+        dial: seams.dial.clone(),
+        outlet,
+        findings: findings.clone(),
+        metrics,
+    };
+    let identity = establish.run(&seams.options).await?;
+    let lane = identity.transport.lane(LaneOptions {
+        name: "requests",
+        limits,
+        timeout: None,
+        own_connections: false,
+    });
+    let client = lane.client("default");
+    let managed = identity.managed.is_some();
+    if let Some(managed) = identity.managed {
+        let ending = parts.ending();
+        parts.start_fallible("client certificate", managed.keeper.run(ending));
+        // Asked as nobody, the API server would only refuse.
+        let mut certificate = managed.findings.certificate;
+        let arrived = async move { certificate.wait_for(Option::is_some).await.is_ok() };
+        parts.unless_one_fails(arrived).await?;
+    }
+    info!(
+        node = wanted.node_name,
+        rotates = managed,
+        "the node has an identity"
+    );
+
+    let (seen, own_node) = watch::channel(None);
+    let following = OwnNode {
+        name: wanted.node_name.clone(),
+        client: client.clone(),
+        clock,
+        seen,
+    };
+    let ending = parts.ending();
+    parts.start("own node", following.run(ending));
+    serving.connect(&wanted, client, own_node, &seams.options, parts);
+    Err(parts.until_one_fails().await)
+}

@@ -1,0 +1,89 @@
+//! The running parts of a node: each with its name, so that whoever does not end
+//! in time can be named.
+
+use std::future::Future;
+use std::time::Duration;
+
+use seams::{Clock, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::JoinMap;
+use tracing::{error, warn};
+
+use crate::AgentError;
+
+pub(crate) struct Parts {
+    running: JoinMap<&'static str, Result<(), AgentError>>,
+    ending: CancellationToken,
+}
+
+impl Parts {
+    pub(crate) fn new(ending: CancellationToken) -> Self {
+        Self {
+            running: JoinMap::new(),
+            ending,
+        }
+    }
+
+    /// What tells a part to end.
+    pub(crate) fn ending(&self) -> CancellationToken {
+        self.ending.clone()
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        name: &'static str,
+        part: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.running.spawn(name, async move {
+            part.await;
+            Ok(())
+        });
+    }
+
+    pub(crate) fn start_fallible<E: Into<AgentError>>(
+        &mut self,
+        name: &'static str,
+        part: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        self.running
+            .spawn(name, async move { part.await.map_err(Into::into) });
+    }
+
+    /// Waits for `work`, unless a part fails first.
+    pub(crate) async fn unless_one_fails<W: Future>(
+        &mut self,
+        work: W,
+    ) -> Result<W::Output, AgentError> {
+        tokio::select! {
+            output = work => Ok(output),
+            error = self.until_one_fails() => Err(error),
+        }
+    }
+
+    /// Waits for the first part that fails. Parts that end in peace are gone.
+    pub(crate) async fn until_one_fails(&mut self) -> AgentError {
+        loop {
+            match self.running.join_next().await {
+                Some((_, Ok(Ok(())))) => {}
+                Some((_, Ok(Err(error)))) => return error,
+                Some((name, Err(panic))) => {
+                    error!(part = name, err = %panic, "a part of the node has died");
+                }
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Ends all parts; names those that do not end in time.
+    pub(crate) async fn end(mut self, clock: &dyn Clock, limit: Duration) {
+        self.ending.cancel();
+        let all = async { while self.running.join_next().await.is_some() {} };
+        if timeout(clock, limit, all).await.is_err() {
+            let names: Vec<&str> = self.running.keys().copied().collect();
+            warn!(
+                parts = names.join(", "),
+                "parts of the node did not end in time"
+            );
+        }
+    }
+}

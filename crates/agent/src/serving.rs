@@ -1,0 +1,288 @@
+//! The certificate that the node's own port will show: from a signer, from files,
+//! or signed by the node itself.
+
+use std::sync::Arc;
+
+use api::events::{NodeEvent, Severity};
+use api::transport::Options;
+use identity::client::Wanted;
+use identity::decide::state::State;
+use identity::keeper::{Findings, Keeper, Outlet, Way};
+use identity::metrics::KeeperMetrics;
+use identity::request::{NodeAddress, Purpose, Template};
+use identity::serving::{GivenError, GivenFiles, ServingError, ServingFiles};
+use identity::store::{Location, PairStore, StoreError};
+use identity::tls::{self, TlsError};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use prometheus::Registry;
+use rustls::sign::CertifiedKey;
+use seams::SharedClock;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::AgentError;
+use crate::parts::Parts;
+
+/// Where the serving certificate comes from.
+#[derive(Clone, Debug)]
+pub enum ServingSource {
+    /// `serverTLSBootstrap`.
+    Signer {
+        /// The gate `AllowDNSOnlyNodeCSR`.
+        dns_only: bool,
+        registry: Registry,
+    },
+    /// `tlsCertFile` and `tlsPrivateKeyFile`.
+    Files { files: GivenFiles, reload: bool },
+    /// Nothing was configured: a pair of the node's own, for this host name.
+    SelfSigned { host: String },
+}
+
+/// Why there is no serving certificate, and will be none.
+#[derive(Debug, Error)]
+pub enum StartServingError {
+    #[error(transparent)]
+    Given(#[from] GivenError),
+    #[error(transparent)]
+    SelfSigned(#[from] ServingError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A serving certificate that is there, or will be once the node is connected.
+pub(crate) struct Serving {
+    /// What handshakes show. Kept here until the server takes it.
+    _certificate: watch::Receiver<Option<Arc<CertifiedKey>>>,
+    signed: Option<Signed>,
+}
+
+struct Signed {
+    outlet: Outlet,
+    findings: Findings,
+    metrics: KeeperMetrics,
+    store: PairStore,
+    dns_only: bool,
+}
+
+impl ServingSource {
+    /// What can be done before the node has an identity.
+    pub(crate) fn start(
+        self,
+        wanted: &Wanted,
+        options: &Options,
+        parts: &mut Parts,
+    ) -> Result<Serving, AgentError> {
+        match self {
+            Self::Signer { dns_only, registry } => {
+                let (outlet, findings) = Outlet::new(Purpose::Serving);
+                let metrics = KeeperMetrics::new(Purpose::Serving)?;
+                let state = findings.state.clone();
+                metrics.register(&registry, Purpose::Serving, state, options.clock.clone())?;
+                Ok(Serving {
+                    _certificate: findings.certificate.clone(),
+                    signed: Some(Signed {
+                        outlet,
+                        findings,
+                        metrics,
+                        store: store(wanted).map_err(StartServingError::from)?,
+                        dns_only,
+                    }),
+                })
+            }
+            Self::Files { files, reload } => {
+                let (sender, certificate) = watch::channel(None);
+                let followed = files.serve(options.provider.clone(), sender);
+                let followed = followed.map_err(StartServingError::from)?;
+                let ending = parts.ending();
+                let clock = options.clock.clone();
+                parts.start("serving files", followed.run(clock, reload, ending));
+                Ok(Serving::fixed(certificate))
+            }
+            Self::SelfSigned { host } => {
+                let files = ServingFiles::in_directory(&wanted.directory);
+                let pair = files.obtain(&host, options.clock.now());
+                let pair = pair.map_err(StartServingError::from)?;
+                let certified = tls::certified(&pair, &options.provider);
+                let certified = certified.map_err(StartServingError::from)?;
+                Ok(Serving::fixed(watch::channel(Some(certified)).1))
+            }
+        }
+    }
+}
+
+fn store(wanted: &Wanted) -> Result<PairStore, StoreError> {
+    PairStore::open(Location {
+        directory: wanted.directory.clone(),
+        prefix: Purpose::Serving.store_prefix().to_owned(),
+        fallback: None,
+        zone: wanted.zone.clone(),
+    })
+}
+
+impl Serving {
+    fn fixed(certificate: watch::Receiver<Option<Arc<CertifiedKey>>>) -> Self {
+        Self {
+            _certificate: certificate,
+            signed: None,
+        }
+    }
+
+    /// Where the signed certificate stands; `None` if it is not signed by others.
+    pub(crate) fn state(&self) -> Option<watch::Receiver<State>> {
+        self.signed
+            .as_ref()
+            .map(|signed| signed.findings.state.clone())
+    }
+
+    /// What needs the API server: asking its signer, for the addresses that it
+    /// has seen of this node.
+    pub(crate) fn connect(
+        self,
+        wanted: &Wanted,
+        client: Client,
+        own_node: watch::Receiver<Option<Arc<Node>>>,
+        options: &Options,
+        parts: &mut Parts,
+    ) {
+        let Some(signed) = self.signed else {
+            return;
+        };
+        let (templates, wanted_names) = watch::channel(None);
+        let names = Names {
+            node_name: wanted.node_name.clone(),
+            dns_only: signed.dns_only,
+            own_node,
+            templates,
+        };
+        let event_client = client.clone();
+        let keeper = Keeper {
+            purpose: Purpose::Serving,
+            store: signed.store,
+            templates: wanted_names,
+            access: Box::new(move |_| {
+                Ok(Way {
+                    client: client.clone(),
+                    bootstrap: false,
+                })
+            }),
+            embedded: None,
+            clock: options.clock.clone(),
+            provider: options.provider.clone(),
+            outlet: signed.outlet,
+            metrics: signed.metrics,
+        };
+        let pending = PendingEvents {
+            node_name: wanted.node_name.clone(),
+            client: event_client,
+            clock: options.clock.clone(),
+            state: signed.findings.state,
+        };
+        let ending = parts.ending();
+        parts.start("serving names", names.run(ending.clone()));
+        parts.start("serving events", pending.run(ending.clone()));
+        parts.start_fallible("serving certificate", keeper.run(ending));
+    }
+}
+
+/// From the node's addresses to the names that its certificate must carry.
+struct Names {
+    node_name: String,
+    dns_only: bool,
+    own_node: watch::Receiver<Option<Arc<Node>>>,
+    templates: watch::Sender<Option<Template>>,
+}
+
+impl Names {
+    async fn run(mut self, shutdown: CancellationToken) {
+        loop {
+            // A node that is gone for a moment keeps the names it had.
+            let node = self.own_node.borrow_and_update().clone();
+            let template = node.and_then(|node| {
+                let addresses = addresses(&node);
+                Template::serving(&self.node_name, &addresses, self.dns_only)
+            });
+            if let Some(template) = template {
+                self.templates.send_if_modified(|current| {
+                    let changed = current.as_ref() != Some(&template);
+                    *current = Some(template);
+                    changed
+                });
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                changed = self.own_node.changed() => if changed.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn addresses(node: &Node) -> Vec<NodeAddress> {
+    let addresses = node
+        .status
+        .as_ref()
+        .and_then(|status| status.addresses.as_ref());
+    let read = |address: &k8s_openapi::api::core::v1::NodeAddress| {
+        let text = address.address.clone();
+        Some(match address.type_.as_str() {
+            "Hostname" => NodeAddress::Hostname(text),
+            "InternalIP" => NodeAddress::InternalIp(text),
+            "ExternalIP" => NodeAddress::ExternalIp(text),
+            "InternalDNS" => NodeAddress::InternalDns(text),
+            "ExternalDNS" => NodeAddress::ExternalDns(text),
+            _ => return None,
+        })
+    };
+    addresses.into_iter().flatten().filter_map(read).collect()
+}
+
+/// Tells the cluster's people of a request that only they can answer.
+struct PendingEvents {
+    node_name: String,
+    client: Client,
+    clock: SharedClock,
+    state: watch::Receiver<State>,
+}
+
+impl PendingEvents {
+    async fn run(mut self, shutdown: CancellationToken) {
+        let mut told = None;
+        loop {
+            let waiting = self
+                .state
+                .borrow_and_update()
+                .unapproved()
+                .map(str::to_owned);
+            if let Some(csr) = waiting.filter(|csr| told.as_ref() != Some(csr)) {
+                self.tell(&csr).await;
+                told = Some(csr);
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                changed = self.state.changed() => if changed.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, csr: &str) {
+        let event = NodeEvent {
+            node_name: &self.node_name,
+            severity: Severity::Warning,
+            reason: "ServingCertificatePending",
+            message: format!(
+                "CSR {csr} for the serving certificate is waiting for approval: kubectl certificate approve {csr}"
+            ),
+        };
+        if let Err(error) = event.post(self.client.clone(), self.clock.now()).await {
+            warn!(csr, err = %error, "the event about the certificate request could not be posted");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! From settings to a running node: what the process gives to the agent, and
+//! what it does with how the agent ends.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::{AgentError, Config, Seams, ServingSource};
+use api::kubeconfig::{ClientConfig, Proxy, Surroundings};
+use api::metrics::ClientMetrics;
+use api::transport::{Limits, Options};
+use config::flags::CommandLine;
+use config::load::Loaded;
+use identity::client::{Dial, Wanted};
+use identity::serving::GivenFiles;
+use jiff::tz::TimeZone;
+use linux::SystemClock;
+use prometheus::Registry;
+use rustls::crypto::ring;
+use thiserror::Error;
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::version;
+
+/// A node waits more than it works. Two are enough, and their number must not
+/// follow the machine's: each has its stack and its share of the allocator.
+const THREADS: usize = 2;
+
+/// How long a credential plugin may take.
+const PLUGIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why the node ended, or never began.
+#[derive(Debug, Error)]
+pub(crate) enum NodeError {
+    #[error(
+        "this build has no standalone mode yet: give --kubeconfig, and --bootstrap-kubeconfig if the node has no certificate"
+    )]
+    Standalone,
+    #[error(
+        "the machine's host name is empty; set one with `hostnamectl set-hostname NAME`, or give --hostname-override"
+    )]
+    NoName,
+    #[error("the process cannot be set up: {0}")]
+    Process(#[from] io::Error),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+}
+
+/// Runs the node until a signal ends it.
+pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<(), NodeError> {
+    let registry = Registry::new();
+    let config = configure(line, loaded, directory, &registry)?;
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let shutdown = CancellationToken::new();
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let node = agent::run(config, seams(registry), shutdown.clone());
+        let mut node = std::pin::pin!(node);
+        let outcome = tokio::select! {
+            outcome = &mut node => return Ok(outcome?),
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        info!(signal = outcome, "ending");
+        shutdown.cancel();
+        Ok(node.await?)
+    })
+}
+
+fn configure(
+    line: &CommandLine,
+    loaded: &Loaded,
+    directory: &Path,
+    registry: &Registry,
+) -> Result<Config, NodeError> {
+    let settings = &loaded.settings;
+    let given = |name: &str| line.text(name).filter(|text| !text.is_empty());
+    let path = |name: &str| given(name).map(|text| directory.join(text));
+    let kubeconfig = path("kubeconfig").ok_or(NodeError::Standalone)?;
+    let node_name = node_name(given("hostname-override"))?;
+    let identity = Wanted {
+        node_name: node_name.clone(),
+        kubeconfig,
+        bootstrap_kubeconfig: path("bootstrap-kubeconfig"),
+        directory: path("cert-dir").unwrap_or_else(|| PathBuf::from("/var/lib/kubelet/pki")),
+        rotate: settings.bool("rotateCertificates"),
+        zone: TimeZone::system(),
+    };
+    let qps = f64::from(i32::try_from(settings.int("kubeAPIQPS")).unwrap_or(i32::MAX));
+    let burst = u32::try_from(settings.int("kubeAPIBurst")).unwrap_or_default();
+    Ok(Config {
+        serving: serving(loaded, directory, node_name, registry),
+        identity,
+        limits: Limits::from_settings(qps, burst),
+    })
+}
+
+fn serving(loaded: &Loaded, directory: &Path, host: String, registry: &Registry) -> ServingSource {
+    let Loaded {
+        settings, gates, ..
+    } = loaded;
+    let file = |name: &str| match settings.text(name) {
+        "" => None,
+        text => Some(directory.join(text)),
+    };
+    if settings.bool("serverTLSBootstrap") {
+        return ServingSource::Signer {
+            dns_only: gates.enabled("AllowDNSOnlyNodeCSR"),
+            registry: registry.clone(),
+        };
+    }
+    match (file("tlsCertFile"), file("tlsPrivateKeyFile")) {
+        (Some(certificate), Some(key)) => ServingSource::Files {
+            files: GivenFiles { certificate, key },
+            reload: gates.enabled("ReloadKubeletServerCertificateFile"),
+        },
+        _ => ServingSource::SelfSigned { host },
+    }
+}
+
+/// The override, or the machine's name; trimmed and in lower case.
+fn node_name(given: Option<&str>) -> Result<String, NodeError> {
+    let machine = rustix::system::uname();
+    let name = match given {
+        Some(name) => name.to_owned(),
+        None => machine.nodename().to_string_lossy().into_owned(),
+    };
+    let name = name.trim().to_lowercase();
+    if name.is_empty() {
+        return Err(NodeError::NoName);
+    }
+    Ok(name)
+}
+
+fn seams(registry: Registry) -> Seams {
+    let environment: BTreeMap<_, _> = std::env::vars_os().collect();
+    let options = Options {
+        clock: Arc::new(SystemClock::start()),
+        provider: Arc::new(ring::default_provider()),
+        user_agent: version::user_agent(),
+        surroundings: Surroundings {
+            environment: environment.clone(),
+            terminal: io::stdin().is_terminal(),
+            timeout: PLUGIN_PATIENCE,
+        },
+        environment_proxy: None,
+        metrics: ClientMetrics::new(),
+    };
+    let with_proxy = options.clone();
+    let dial: Dial = Arc::new(move |config: &ClientConfig| {
+        let proxy = Proxy::from_environment(&config.server, &environment);
+        Ok(Options {
+            environment_proxy: proxy.map_err(|cause| cause.to_string())?,
+            ..with_proxy.clone()
+        })
+    });
+    Seams {
+        options,
+        dial,
+        registry,
+        process_id: std::process::id(),
+    }
+}
