@@ -209,7 +209,7 @@ impl Lane {
             let (mut ticket, fresh) = (lease.ticket, lease.fresh);
             let multiplexed = lease.sender.is_multiplexed();
             let request = addressing::on_the_wire(&call.parts, &call.body, &signature, multiplexed);
-            let failure = match lease.sender.send(request).await {
+            let failure = match lease.sender.send(request, &ticket.cut).await {
                 Ok((response, returned)) => {
                     ticket.returned = returned;
                     if response.status() == StatusCode::UNAUTHORIZED {

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, ready};
 
@@ -164,22 +164,36 @@ impl Sender {
         matches!(self, Self::Http2(_))
     }
 
+    /// `ended` is cancelled when an HTTP/1.1 connection has ended.
+    ///
+    /// A request that is handed over in the moment in which hyper's end of the channel goes away
+    /// can stay in the channel, unseen, for as long as a sender lives. So no sender is kept that
+    /// is not needed: without one the channel gives the request back.
     pub(super) async fn send(
         self,
         request: Request<RequestBody>,
+        ended: &CancellationToken,
     ) -> Result<(Response<Incoming>, Returned), Failure> {
         match self {
             Self::Http2(mut sender) => {
-                let response = sender.try_send_request(request).await?;
-                Ok((response, None))
+                let response = sender.try_send_request(request);
+                drop(sender);
+                Ok((response.await?, None))
             }
             Self::Http1(mut sender) => {
                 sender.ready().await.map_err(|error| Failure {
                     error,
                     reach: Reach::Unsent,
                 })?;
-                let response = sender.try_send_request(request).await?;
-                Ok((response, Some(sender)))
+                let mut response = pin!(sender.try_send_request(request));
+                tokio::select! {
+                    biased;
+                    response = &mut response => Ok((response?, Some(sender))),
+                    () = ended.cancelled() => {
+                        drop(sender);
+                        Ok((response.await?, None))
+                    }
+                }
             }
         }
     }

@@ -285,6 +285,7 @@ impl Pool {
                 return Err(Arc::new(error));
             }
         };
+        let serial = matches!(dialed.link, Link::Http1(_));
         state.room = Some(match &dialed.link {
             Link::Http2(link) => link.capacity().comfortable,
             Link::Http1(_) => 1,
@@ -304,7 +305,11 @@ impl Pool {
         drop(state);
         let pool = Arc::downgrade(self);
         self.tasks.spawn(async move {
-            let outcome = dialed.cut.run_until_cancelled_owned(dialed.driver).await;
+            let outcome = dialed.cut.run_until_cancelled(dialed.driver).await;
+            if serial {
+                // Nothing else runs it, and a request may be stuck on its way to it.
+                dialed.cut.cancel();
+            }
             if let Some(Err(error)) = outcome {
                 tracing::debug!(%error, "a connection to the API server ended");
             }

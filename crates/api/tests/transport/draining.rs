@@ -88,7 +88,7 @@ impl Load {
                             .unwrap();
                     };
                     let answered = tokio::time::timeout(Duration::from_secs(8), exchange).await;
-                    assert!(answered.is_ok(), "no answer: {lane:#?}");
+                    assert!(answered.is_ok(), "no answer: {lane:?}");
                     done.fetch_add(1, Ordering::SeqCst);
                 }
             });

@@ -264,11 +264,13 @@ async fn serve(
     let connection = seen.connections.fetch_add(1, Ordering::SeqCst);
     seen.open.fetch_add(1, Ordering::SeqCst);
     let streams = Arc::new(AtomicUsize::new(0));
+    let used = Arc::new(Notify::new());
     let mut goaway = control.goaway.subscribe();
     let max_streams = control.max_streams;
     let answers = {
-        let seen = Arc::clone(&seen);
+        let (seen, used) = (Arc::clone(&seen), Arc::clone(&used));
         service_fn(move |request: Request<Incoming>| {
+            used.notify_one();
             let answer = Answer {
                 stream: Counted::new(&streams, &seen.most_streams),
                 seen: Arc::clone(&seen),
@@ -287,7 +289,7 @@ async fn serve(
         let serving = async {
             tokio::select! {
                 _ = &mut serving => {}
-                _ = goaway.changed() => {
+                () = asked_to_go(&mut goaway, &used) => {
                     serving.as_mut().graceful_shutdown();
                     let _ = serving.await;
                 }
@@ -300,6 +302,13 @@ async fn serve(
         let _ = serving.await;
     }
     seen.open.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Nobody is sent away before the first request: a server that closes in the handshake is one
+/// that cannot be reached.
+async fn asked_to_go(goaway: &mut watch::Receiver<u64>, used: &Notify) {
+    used.notified().await;
+    let _ = goaway.changed().await;
 }
 
 /// What hyper is to serve, and what carries it: as Go's server, it reads on after the last word
