@@ -53,9 +53,11 @@ impl NodeEvent<'_> {
                 ..ObjectMeta::default()
             },
             involved_object: ObjectReference {
+                api_version: Some("v1".to_owned()),
                 kind: Some("Node".to_owned()),
+                // As upstream: by name only, so that events of a node that was
+                // made anew are found together.
                 name: Some(name.to_owned()),
-                uid: Some(name.to_owned()),
                 ..ObjectReference::default()
             },
             type_: Some(severity.to_owned()),

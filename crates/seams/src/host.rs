@@ -1,0 +1,131 @@
+//! The machine that a node is: what it is made of, and how it is connected.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// The machine that the parts of one node share.
+pub type SharedHost = Arc<dyn Host>;
+
+/// An answer that takes its time.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, HostError>> + Send + 'a>>;
+
+/// What could not be learned of the machine.
+#[derive(Debug)]
+pub struct HostError {
+    /// What was looked at: a file, a name, an interface list.
+    pub what: String,
+    pub cause: io::Error,
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.what, self.cause)
+    }
+}
+
+impl std::error::Error for HostError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// What a machine is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineFacts {
+    /// As the kernel has it.
+    pub hostname: String,
+    pub machine_id: String,
+    pub system_uuid: String,
+    pub boot_id: String,
+    pub kernel_release: String,
+    /// The name that the distribution gives itself; `Linux` if it has none.
+    pub os_image: String,
+    /// In Go's words: `amd64`, `arm64`, ….
+    pub architecture: String,
+    pub cpus: u32,
+    /// Bytes.
+    pub memory: u64,
+    /// Bytes; 0 without swap.
+    pub swap: u64,
+    /// One entry per supported size, zero pages included, smallest size first.
+    pub huge_pages: Vec<HugePages>,
+}
+
+/// The huge pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePages {
+    /// Bytes.
+    pub size: u64,
+    pub count: u64,
+}
+
+/// The file system that holds a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskFigures {
+    /// Bytes.
+    pub capacity: u64,
+    /// Bytes, for those who are not root.
+    pub available: u64,
+    pub inodes: u64,
+    pub inodes_free: u64,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    pub up: bool,
+    pub loopback: bool,
+    pub point_to_point: bool,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// The default route of one address family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefaultRoute {
+    pub ipv6: bool,
+    pub interface: String,
+}
+
+/// The machine.
+pub trait Host: fmt::Debug + Send + Sync + 'static {
+    /// Looks at the machine now: what changes at run time (huge pages, memory) is
+    /// looked at anew each time.
+    fn machine(&self) -> Result<MachineFacts, HostError>;
+
+    /// The file system that holds `path`.
+    fn disk(&self, path: &Path) -> Result<DiskFigures, HostError>;
+
+    fn interfaces(&self) -> Result<Vec<Interface>, HostError>;
+
+    /// IPv4 first, in the kernel's order; `None` where there is no routing table
+    /// to read.
+    fn default_routes(&self) -> Result<Option<Vec<DefaultRoute>>, HostError>;
+
+    /// The addresses of a name, in the resolver's order.
+    fn resolve<'a>(&'a self, name: &'a str) -> Answer<'a, Vec<IpAddr>>;
+
+    /// A small file that the node keeps for itself: `None` if it is not there.
+    fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError>;
+
+    /// Replaces such a file as a whole.
+    fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError>;
+}
+
+impl HostError {
+    pub fn new(what: impl Into<String>, cause: io::Error) -> Self {
+        Self {
+            what: what.into(),
+            cause,
+        }
+    }
+
+    pub fn at(path: &Path, cause: io::Error) -> Self {
+        Self::new(PathBuf::from(path).display().to_string(), cause)
+    }
+}
