@@ -15,6 +15,7 @@ pub(crate) struct Announcement {
     pub(crate) node_name: String,
     pub(crate) process_id: u32,
     pub(crate) clock: SharedClock,
+    pub(crate) rotates: bool,
     pub(crate) client: watch::Receiver<State>,
     pub(crate) serving: Option<watch::Receiver<State>>,
 }
@@ -52,12 +53,15 @@ impl Announcement {
 
     fn write(&mut self) -> Result<(), identity::published::PublishedError> {
         let client = self.client.borrow_and_update().clone();
+        // Without rotation there is nothing to tell until a first certificate is
+        // asked for, and often that never happens.
+        let told = self.rotates || client != State::NoCredentials;
         let serving = self.serving.as_mut();
         let published = Published {
             node_name: self.node_name.clone(),
             process_id: self.process_id,
             written_at: self.clock.now(),
-            client: Some(client),
+            client: told.then_some(client),
             serving: serving.map(|state| state.borrow_and_update().clone()),
         };
         published.write(&Published::path(&self.directory))

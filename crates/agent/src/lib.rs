@@ -69,6 +69,10 @@ pub enum AgentError {
     Serving(#[from] StartServingError),
     #[error(transparent)]
     GaveUp(#[from] GaveUp),
+    #[error(
+        "a part of the node has died ({part}): {cause}; this is a fault of ours, please report it"
+    )]
+    Died { part: &'static str, cause: String },
     #[error("figures cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -113,6 +117,7 @@ async fn start_and_wait(
         node_name: wanted.node_name.clone(),
         process_id: seams.process_id,
         clock: clock.clone(),
+        rotates: wanted.rotate,
         client: findings.state.clone(),
         serving: serving.state(),
     };

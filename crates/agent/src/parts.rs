@@ -7,7 +7,7 @@ use std::time::Duration;
 use seams::{Clock, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::AgentError;
 
@@ -66,8 +66,10 @@ impl Parts {
             match self.running.join_next().await {
                 Some((_, Ok(Ok(())))) => {}
                 Some((_, Ok(Err(error)))) => return error,
-                Some((name, Err(panic))) => {
-                    error!(part = name, err = %panic, "a part of the node has died");
+                // A node without one of its parts would only look alive.
+                Some((part, Err(panic))) => {
+                    let cause = panic.to_string();
+                    return AgentError::Died { part, cause };
                 }
                 None => std::future::pending().await,
             }

@@ -72,10 +72,9 @@ pub async fn first_certificate(
         cause,
     })?;
     store.update(&pair, clock.now())?;
-    let until = pair.leaf().not_after;
     outlet.event(Event::Stored {
-        until,
-        rotate_at: until,
+        until: pair.leaf().not_after,
+        rotate_at: None,
     });
     Ok(bootstrap_key::discard(directory)?)
 }

@@ -126,6 +126,30 @@ fn plan(path: &Path, text: String) -> Result<Vec<Step>, FileError> {
 
 /// Times as RFC 3339 in UTC, to the second.
 pub(crate) mod seconds {
+    pub(crate) mod optional {
+        use std::time::SystemTime;
+
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+        #[derive(Serialize, Deserialize)]
+        struct Moment(#[serde(with = "super")] SystemTime);
+
+        #[expect(clippy::ref_option, reason = "the form that serde calls")]
+        pub(crate) fn serialize<S: Serializer>(
+            time: &Option<SystemTime>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            time.map(Moment).serialize(serializer)
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<SystemTime>, D::Error> {
+            let moment = Option::<Moment>::deserialize(deserializer)?;
+            Ok(moment.map(|Moment(time)| time))
+        }
+    }
+
     use std::time::SystemTime;
 
     use jiff::Timestamp;
@@ -186,7 +210,7 @@ mod tests {
         let requesting = || state::Step::Requesting {
             last_failure: Some("denied".to_owned()),
         };
-        let (until, rotate_at) = (at(NOW + 100), at(NOW + 70));
+        let (until, rotate_at) = (at(NOW + 100), Some(at(NOW + 70)));
         for state in [
             State::NoCredentials,
             State::Requesting { last_failure: None },

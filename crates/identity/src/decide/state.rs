@@ -24,8 +24,9 @@ pub enum State {
     Issued {
         #[serde(with = "seconds")]
         until: SystemTime,
-        #[serde(with = "seconds")]
-        rotate_at: SystemTime,
+        /// `None`: nobody renews it.
+        #[serde(with = "seconds::optional")]
+        rotate_at: Option<SystemTime>,
         /// Why it is in memory only, and would be lost with the process.
         unsaved: Option<String>,
     },
@@ -68,7 +69,7 @@ pub enum Event {
     /// A pair was found in the store, or issued and stored.
     Stored {
         until: SystemTime,
-        rotate_at: SystemTime,
+        rotate_at: Option<SystemTime>,
     },
     /// A pair was issued and is in use, but could not be stored.
     Unsaved { cause: String },
@@ -184,11 +185,11 @@ impl State {
                 rotate_at,
                 unsaved,
             } => {
-                let sentence = format!(
-                    "the {noun} is valid until {}, and will be renewed at {}",
-                    utc(*until),
-                    utc(*rotate_at)
+                let renewal = rotate_at.map_or_else(
+                    || "nobody renews it (rotateCertificates is off)".to_owned(),
+                    |at| format!("will be renewed at {}", utc(at)),
                 );
+                let sentence = format!("the {noun} is valid until {}, and {renewal}", utc(*until));
                 in_use(sentence, unsaved.as_deref())
             }
             Self::Rotating { until, step } => {
@@ -395,7 +396,7 @@ mod tests {
     fn stored() -> Event {
         Event::Stored {
             until: at(1_000),
-            rotate_at: at(800),
+            rotate_at: Some(at(800)),
         }
     }
 
@@ -517,6 +518,14 @@ mod tests {
         assert_eq!(
             advise(&[stored()]),
             "the client certificate is valid until 1970-01-01T00:16:40Z, and will be renewed at 1970-01-01T00:13:20Z"
+        );
+        let once = Event::Stored {
+            until: at(1_000),
+            rotate_at: None,
+        };
+        assert_eq!(
+            advise(&[once]),
+            "the client certificate is valid until 1970-01-01T00:16:40Z, and nobody renews it (rotateCertificates is off)"
         );
         let unsaved = Event::Unsaved {
             cause: "no space left".to_owned(),

@@ -76,6 +76,7 @@ impl Outlet {
     }
 
     pub(super) fn stored(&self, until: SystemTime, rotate_at: SystemTime) {
+        let rotate_at = Some(rotate_at);
         self.event(Event::Stored { until, rotate_at });
     }
 
@@ -90,7 +91,7 @@ impl Outlet {
         let changed = |state: &mut State| {
             let found = Event::Stored {
                 until: since,
-                rotate_at: since,
+                rotate_at: None,
             };
             *state = state.clone().after(found).after(Event::Passed { now });
         };
