@@ -4,5 +4,6 @@
 //! In: the programs of this checkout and the lab of crate `testkit`. Out:
 //! verdicts. A test knows commands, files and API objects, and nothing of how
 //! our crates work inside. The tests are in `shared_lab`,
-//! `config_differential` (upstream's program and ours on the same input) and
-//! `lab_itself`.
+//! `config_differential` (upstream's program and ours on the same input),
+//! `identity_live` (our way to the API server as a library: only there can
+//! requests and connections be counted) and `lab_itself`.

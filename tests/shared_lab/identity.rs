@@ -4,11 +4,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use testkit::lab::{FERROLET, Kubectl, Lab, Node, Runtime};
+use testkit::lab::{FERROLET, Kubectl, Lab, Node, Runtime, Spec};
 use testkit::{command, wait};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -117,7 +117,6 @@ fn the_upstream_kubelet_goes_on_with_our_files_and_we_with_its() -> Result<()> {
 fn without_rotation_the_first_certificate_has_a_request_of_a_fixed_name() -> Result<()> {
     let lab = Lab::shared()?;
     let node = fresh_node(&lab, "id-once")?;
-    // Upstream makes its key, and is stopped before it can be answered.
     node.start_ferrolet("rotateCertificates: false\n")?;
     wait_log(&node, "the node has an identity")?;
     let requests = requests(&lab, &node, CLIENT_SIGNER)?;
@@ -130,6 +129,32 @@ fn without_rotation_the_first_certificate_has_a_request_of_a_fixed_name() -> Res
     assert!(!key.exists(), "the key is in the pair now");
     let own = as_node(&node, &["auth", "whoami", "-o", "json"])?;
     assert!(own.contains("system:node:id-once"), "{own}");
+    node.kubelet().stop()?;
+    node.remove()
+}
+
+#[test]
+fn a_kubeconfig_with_a_token_is_enough_to_get_a_certificate_of_its_own() -> Result<()> {
+    let lab = Lab::shared()?;
+    let node = fresh_node(&lab, "id-kubeconfig")?;
+    node.install_ferrolet()?;
+    let token = lab.bootstrap_kubeconfig()?;
+    node.machine().write("/var/tmp/kubelet.conf", &token)?;
+    let words = [
+        "kubelet",
+        "--kubeconfig=/var/tmp/kubelet.conf",
+        "--rotate-certificates",
+        "--fail-cgroupv1=false",
+    ];
+    node.kubelet().start(&Spec {
+        program: FERROLET.to_owned(),
+        arguments: words.map(str::to_owned).to_vec(),
+        ..Spec::default()
+    })?;
+    wait_log(&node, "the node has an identity")?;
+    assert_eq!(requests(&lab, &node, CLIENT_SIGNER)?.len(), 1);
+    let kept = fs::read_to_string(node.machine().root("/var/tmp/kubelet.conf"))?;
+    assert_eq!(kept, token, "the operator's file is left as it was");
     node.kubelet().stop()?;
     node.remove()
 }
@@ -262,6 +287,9 @@ fn what_a_tired_operator_gets_wrong_is_named_with_its_remedy() -> Result<()> {
             "unknown authority",
         ),
     ];
+    // Nor does the wait of a node that does not rotate keep it from ending.
+    machine.write("/var/tmp/bootstrap.conf", &patient[0].0)?;
+    start_once(&node, 0, &bootstrapping)?;
     for (bootstrap, expected) in patient {
         machine.write("/var/tmp/bootstrap.conf", bootstrap)?;
         let flags = [&bootstrapping[..], &["--rotate-certificates"]].concat();
@@ -282,12 +310,18 @@ fn start_once(node: &Node, expected_code: i32, flags: &[&str]) -> Result<String>
     command.args([
         "--preserve-status",
         "--signal=TERM",
-        "8",
+        "5",
         FERROLET,
         "kubelet",
     ]);
     command.args(["--config=/var/tmp/config.yaml", "--cert-dir=/var/tmp/pki"]);
+    let begun = Instant::now();
     let output = command.args(flags).output()?;
+    // It is told to end after five seconds, if it has not ended before.
+    ensure!(
+        begun.elapsed() < Duration::from_secs(7),
+        "ends in two seconds"
+    );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let code = output.status.code();
     ensure!(code == Some(expected_code), "{}: {said}", output.status);

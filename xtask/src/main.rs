@@ -12,6 +12,7 @@
 mod deny;
 mod fuzz;
 mod lab;
+mod rotation;
 mod test;
 mod tidy;
 mod tools;
@@ -53,6 +54,12 @@ enum Task {
         #[arg(long, default_value_t = 300)]
         seconds: u64,
     },
+    /// Replace certificates under load for minutes, and tell what was seen
+    Rotation {
+        /// For how long; a certificate lasts one to two
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
+        minutes: u64,
+    },
     /// Start, stop and look at a real cluster for tests
     Lab {
         #[command(subcommand)]
@@ -66,6 +73,7 @@ fn main() -> ExitCode {
         Task::Test { fast, keep_lab } => done(test::run(fast, keep_lab)),
         Task::Tidy => done(tidy::run()),
         Task::Fuzz { target, seconds } => done(fuzz::run(target.as_deref(), seconds)),
+        Task::Rotation { minutes } => done(rotation::run(minutes)),
         Task::Lab { verb } => lab::run(verb),
     };
     match result {

@@ -13,7 +13,12 @@ use testkit::lab::{
 use crate::{deny, tidy};
 
 /// In this order: the last one counts what is on the whole machine.
-const LAB_TESTS: [&str; 3] = ["shared_lab", "config_differential", "lab_itself"];
+const LAB_TESTS: [&str; 4] = [
+    "shared_lab",
+    "config_differential",
+    "identity_live",
+    "lab_itself",
+];
 
 /// Lab tests wait more than they work: more of them than there are cores.
 const LAB_TEST_THREADS: &str = "--test-threads=8";

@@ -31,7 +31,7 @@ use announce::Announcement;
 use parts::Parts;
 
 /// How long the parts of a node are given to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What the node is to be.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ async fn start_and_wait(
     }
     seams.options.metrics.register(&seams.registry)?;
 
-    let serving = serving.start(&wanted, &seams.options, parts)?;
+    let serving = serving.start(&wanted, seams, parts)?;
     let announcement = Announcement {
         directory: wanted.directory.clone(),
         node_name: wanted.node_name.clone(),
@@ -132,6 +132,7 @@ async fn start_and_wait(
         metrics,
     };
     let identity = establish.run(&seams.options).await?;
+    parts.close_at_end(identity.transport.clone());
     let lane = identity.transport.lane(LaneOptions {
         name: "requests",
         limits,
@@ -146,7 +147,10 @@ async fn start_and_wait(
         // Asked as nobody, the API server would only refuse.
         let mut certificate = managed.findings.certificate;
         let arrived = async move { certificate.wait_for(Option::is_some).await.is_ok() };
-        parts.unless_one_fails(arrived).await?;
+        if !parts.unless_one_fails(arrived).await? {
+            // Its keeper has ended, and is about to say why.
+            return Err(parts.until_one_fails().await);
+        }
     }
     info!(
         node = wanted.node_name,

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use api::transport::Transport;
 use seams::{Clock, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
@@ -13,6 +14,7 @@ use crate::AgentError;
 
 pub(crate) struct Parts {
     running: JoinMap<&'static str, Result<(), AgentError>>,
+    transport: Option<Transport>,
     ending: CancellationToken,
 }
 
@@ -20,6 +22,7 @@ impl Parts {
     pub(crate) fn new(ending: CancellationToken) -> Self {
         Self {
             running: JoinMap::new(),
+            transport: None,
             ending,
         }
     }
@@ -47,6 +50,11 @@ impl Parts {
     ) {
         self.running
             .spawn(name, async move { part.await.map_err(Into::into) });
+    }
+
+    /// Connections that end with the parts, after them.
+    pub(crate) fn close_at_end(&mut self, transport: Transport) {
+        self.transport = Some(transport);
     }
 
     /// Waits for `work`, unless a part fails first.
@@ -79,7 +87,12 @@ impl Parts {
     /// Ends all parts; names those that do not end in time.
     pub(crate) async fn end(mut self, clock: &dyn Clock, limit: Duration) {
         self.ending.cancel();
-        let all = async { while self.running.join_next().await.is_some() {} };
+        let all = async {
+            while self.running.join_next().await.is_some() {}
+            if let Some(transport) = &self.transport {
+                transport.close().await;
+            }
+        };
         if timeout(clock, limit, all).await.is_err() {
             let names: Vec<&str> = self.running.keys().copied().collect();
             warn!(

@@ -2,10 +2,12 @@
 //! or signed by the node itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::events::{NodeEvent, Severity};
 use api::transport::Options;
 use identity::client::Wanted;
+use identity::csr::Requester;
 use identity::decide::state::State;
 use identity::keeper::{Findings, Keeper, Outlet, Way};
 use identity::metrics::KeeperMetrics;
@@ -15,16 +17,15 @@ use identity::store::{Location, PairStore, StoreError};
 use identity::tls::{self, TlsError};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use prometheus::Registry;
 use rustls::sign::CertifiedKey;
-use seams::SharedClock;
+use seams::{SharedClock, timeout};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::AgentError;
 use crate::parts::Parts;
+use crate::{AgentError, Seams};
 
 /// Where the serving certificate comes from.
 #[derive(Clone, Debug)]
@@ -33,7 +34,6 @@ pub enum ServingSource {
     Signer {
         /// The gate `AllowDNSOnlyNodeCSR`.
         dns_only: bool,
-        registry: Registry,
     },
     /// `tlsCertFile` and `tlsPrivateKeyFile`.
     Files { files: GivenFiles, reload: bool },
@@ -74,15 +74,21 @@ impl ServingSource {
     pub(crate) fn start(
         self,
         wanted: &Wanted,
-        options: &Options,
+        seams: &Seams,
         parts: &mut Parts,
     ) -> Result<Serving, AgentError> {
+        let options = &seams.options;
         match self {
-            Self::Signer { dns_only, registry } => {
+            Self::Signer { dns_only } => {
                 let (outlet, findings) = Outlet::new(Purpose::Serving);
                 let metrics = KeeperMetrics::new(Purpose::Serving)?;
                 let state = findings.state.clone();
-                metrics.register(&registry, Purpose::Serving, state, options.clock.clone())?;
+                metrics.register(
+                    &seams.registry,
+                    Purpose::Serving,
+                    state,
+                    options.clock.clone(),
+                )?;
                 Ok(Serving {
                     _certificate: findings.certificate.clone(),
                     signed: Some(Signed {
@@ -167,7 +173,7 @@ impl Serving {
             access: Box::new(move |_| {
                 Ok(Way {
                     client: client.clone(),
-                    bootstrap: false,
+                    requester: Requester::Node,
                 })
             }),
             embedded: None,
@@ -242,6 +248,17 @@ fn addresses(node: &Node) -> Vec<NodeAddress> {
     addresses.into_iter().flatten().filter_map(read).collect()
 }
 
+/// How long a request may wait before people are told: an approver that runs
+/// by itself is faster.
+const UNANSWERED: Duration = Duration::from_secs(5);
+
+/// The least time between two events: a node that waits for weeks must not fill
+/// the cluster's memory with it.
+const BETWEEN_EVENTS: Duration = Duration::from_secs(3600);
+
+/// How long an event may take to be posted.
+const POSTING: Duration = Duration::from_secs(30);
+
 /// Tells the cluster's people of a request that only they can answer.
 struct PendingEvents {
     node_name: String,
@@ -252,23 +269,25 @@ struct PendingEvents {
 
 impl PendingEvents {
     async fn run(mut self, shutdown: CancellationToken) {
-        let mut told = None;
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = self.tell_of_each() => {}
+        }
+    }
+
+    async fn tell_of_each(&mut self) {
         loop {
-            let waiting = self
-                .state
-                .borrow_and_update()
-                .unapproved()
-                .map(str::to_owned);
-            if let Some(csr) = waiting.filter(|csr| told.as_ref() != Some(csr)) {
-                self.tell(&csr).await;
-                told = Some(csr);
+            let waiting = |state: &State| state.unapproved().is_some();
+            if self.state.wait_for(waiting).await.is_err() {
+                return std::future::pending().await;
             }
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                changed = self.state.changed() => if changed.is_err() {
-                    return;
-                }
-            }
+            self.clock.sleep(UNANSWERED).await;
+            let csr = self.state.borrow().unapproved().map(str::to_owned);
+            let Some(csr) = csr else {
+                continue;
+            };
+            self.tell(&csr).await;
+            self.clock.sleep(BETWEEN_EVENTS).await;
         }
     }
 
@@ -281,8 +300,16 @@ impl PendingEvents {
                 "CSR {csr} for the serving certificate is waiting for approval: kubectl certificate approve {csr}"
             ),
         };
-        if let Err(error) = event.post(self.client.clone(), self.clock.now()).await {
-            warn!(csr, err = %error, "the event about the certificate request could not be posted");
-        }
+        let post = event.post(self.client.clone(), self.clock.now());
+        let problem = match timeout(&*self.clock, POSTING, post).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(elapsed) => elapsed.to_string(),
+        };
+        warn!(
+            csr,
+            err = problem,
+            "the event about the certificate request could not be posted"
+        );
     }
 }

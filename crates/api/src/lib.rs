@@ -8,6 +8,7 @@
 //! directory or the clock: those are passed in.
 
 pub mod events;
+mod files;
 pub mod kubeconfig;
 pub mod metrics;
 pub mod objects;

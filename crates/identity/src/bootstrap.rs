@@ -12,10 +12,9 @@ use thiserror::Error;
 use tracing::warn;
 
 use crate::bootstrap_key::{self, BootstrapKeyError};
-use crate::csr::{self, CallError, NotIssued, Submitted};
+use crate::csr::{self, CallError, NotIssued, Requester, Submitted};
 use crate::decide::rotation::WAIT_FOR_BOOTSTRAP;
 use crate::decide::state::Event;
-use crate::files::FileError;
 use crate::keeper::Outlet;
 use crate::keys::PrivateKey;
 use crate::pair::{Pair, PairError};
@@ -33,7 +32,7 @@ pub enum BootstrapError {
     Key(#[from] BootstrapKeyError),
     #[error(transparent)]
     Request(#[from] RequestError),
-    #[error("cannot ask for a client certificate: {0}")]
+    #[error("cannot ask for a client certificate: {0}{remedy}", remedy = Requester::Bootstrap.remedy(.0))]
     Call(#[from] CallError),
     #[error(transparent)]
     Incompatible(#[from] Incompatible),
@@ -43,8 +42,6 @@ pub enum BootstrapError {
     Unusable { csr: String, cause: PairError },
     #[error("the certificate was issued and cannot be stored: {0}")]
     Store(#[from] StoreError),
-    #[error(transparent)]
-    File(#[from] FileError),
 }
 
 /// Gets the node's first certificate into the store. Whatever goes wrong, the
@@ -76,7 +73,11 @@ pub async fn first_certificate(
         until: pair.leaf().not_after,
         rotate_at: None,
     });
-    Ok(bootstrap_key::discard(directory)?)
+    if let Err(error) = bootstrap_key::discard(directory) {
+        // The pair is stored: that is what counts.
+        warn!(err = %error, "the key of the bootstrap is left over");
+    }
+    Ok(())
 }
 
 async fn submit_or_find(

@@ -2,7 +2,7 @@
 //! kubeconfigs and a directory) to connections that carry its identity.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::kubeconfig::{
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tracing::info;
 
 use crate::bootstrap::{self, BootstrapError};
+use crate::csr::Requester;
 use crate::decide::kubeconfig::{MainKubeconfig, Start, Told, choose};
 use crate::keeper::{Access, Findings, Keeper, NoAccess, Outlet, Standing, Way};
 use crate::metrics::KeeperMetrics;
@@ -73,7 +74,7 @@ impl fmt::Debug for Managed {
 /// Why the node has no identity.
 #[derive(Debug, Error)]
 pub enum EstablishError {
-    #[error("{0}; create it, or give --bootstrap-kubeconfig")]
+    #[error("{0}; correct it, or give --bootstrap-kubeconfig")]
     Main(ReadError),
     #[error("the bootstrap kubeconfig is needed, as {reason}: {cause}")]
     Bootstrap { reason: String, cause: ReadError },
@@ -215,11 +216,7 @@ impl Establish<'_> {
             store,
             // The node's name does not change while it runs.
             templates: watch::channel(Some(template)).1,
-            access: access(
-                &transport,
-                self.wanted.bootstrap_kubeconfig.clone(),
-                self.dial,
-            ),
+            access: access(&transport, self.wanted, self.dial),
             embedded,
             clock,
             provider,
@@ -289,35 +286,34 @@ impl Establish<'_> {
 type GivenPair = (Option<(PathBuf, PathBuf)>, Option<Pair>);
 
 /// With a certificate, the node's own connections. Without one, the bootstrap
-/// credentials, read anew each time: an operator may have put a fresh token there.
-/// Where there are none, the node asks as nobody, and learns from the answer
-/// whether the server is there.
-fn access(transport: &Transport, bootstrap: Option<PathBuf>, dial_options: Dial) -> Access {
+/// kubeconfig; where there is none, whatever the main one holds beside
+/// certificates. Both are read anew each time: an operator may have put a fresh
+/// token there. What cannot be read leaves the node to ask as nobody, and to
+/// learn from the answer whether the server is there.
+fn access(transport: &Transport, wanted: &Wanted, options: Dial) -> Access {
     let own = unlimited(transport);
+    let main = wanted.kubeconfig.clone();
+    let bootstrap = wanted.bootstrap_kubeconfig.clone();
     Box::new(move |standing| {
-        let own = || Way {
-            client: own.clone(),
-            bootstrap: false,
+        let (client, requester) = match (standing, &bootstrap) {
+            (Standing::Certified, _) => (own.clone(), Requester::Node),
+            (Standing::Uncertified, Some(path)) if path.exists() => {
+                let client = client_of(path, &options);
+                let client = client.map_err(|cause| NoAccess(cause.to_string()))?;
+                (client, Requester::Bootstrap)
+            }
+            (Standing::Uncertified, _) => {
+                let client = client_of(&main, &options).unwrap_or_else(|_| own.clone());
+                (client, Requester::Kubeconfig)
+            }
         };
-        let bootstrap = bootstrap.as_ref().filter(|path| path.exists());
-        let (Standing::Uncertified, Some(path)) = (standing, bootstrap) else {
-            return Ok(own());
-        };
-        let client = bootstrap_client(path, &dial_options);
-        let client = client.map_err(|cause| NoAccess(cause.to_string()))?;
-        Ok(Way {
-            client,
-            bootstrap: true,
-        })
+        Ok(Way { client, requester })
     })
 }
 
-fn bootstrap_client(path: &std::path::Path, options: &Dial) -> Result<Client, EstablishError> {
-    let read = Kubeconfig::read(path);
-    let read = read.map_err(|cause| EstablishError::Bootstrap {
-        reason: "there is no valid certificate".to_owned(),
-        cause,
-    })?;
+/// A client with all that a kubeconfig has to say.
+fn client_of(path: &Path, options: &Dial) -> Result<Client, EstablishError> {
+    let read = Kubeconfig::read(path).map_err(EstablishError::Main)?;
     let config = read.resolve(None)?;
     let transport = Transport::new(&config, Credentials::Configured, dial(options, &config)?)?;
     Ok(unlimited(&transport))
@@ -334,8 +330,8 @@ fn unlimited(transport: &Transport) -> Client {
     lane.client("default")
 }
 
-fn dial(dial: &Dial, config: &ClientConfig) -> Result<Options, EstablishError> {
-    dial(config).map_err(|cause| EstablishError::Dial {
+fn dial(options: &Dial, config: &ClientConfig) -> Result<Options, EstablishError> {
+    options(config).map_err(|cause| EstablishError::Dial {
         server: config.server.text.clone(),
         cause,
     })

@@ -29,6 +29,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// at anew.
 const WATCH_SECONDS: u32 = 300;
 
+/// How long it may last by our clock.
+const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
+
 /// A request that the API server keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submitted {
@@ -40,7 +43,7 @@ pub struct Submitted {
 #[derive(Debug, Error)]
 pub enum CallError {
     /// Answered, with an HTTP error. `from_api` as in [`Attempt::Refused`].
-    #[error("{}", refusal(*.status, .message))]
+    #[error("the API server refused with {status}: {message}")]
     Refused {
         status: u16,
         from_api: bool,
@@ -71,17 +74,42 @@ impl CallError {
     }
 }
 
-fn refusal(status: u16, message: &str) -> String {
-    let next = match status {
-        401 => {
-            "; the credentials are not known to it (a token may have run out): put a new one into the bootstrap kubeconfig, made with `kubeadm token create`"
+/// As whom a request was made: what to do about a refusal depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requester {
+    /// With the bootstrap kubeconfig.
+    Bootstrap,
+    /// With a valid certificate of the node.
+    Node,
+    /// With what the kubeconfig holds beside a certificate; perhaps nothing.
+    Kubeconfig,
+}
+
+impl Requester {
+    /// What an operator can do about a refusal; empty where nothing is known.
+    pub fn remedy(self, error: &CallError) -> &'static str {
+        let CallError::Refused { status, .. } = error else {
+            return "";
+        };
+        match (self, status) {
+            (Self::Bootstrap, 401) => {
+                "; its token is not known or has run out: put a new one into the bootstrap kubeconfig, made with `kubeadm token create`"
+            }
+            (Self::Bootstrap, 403) => {
+                "; let bootstrap tokens make requests: kubectl create clusterrolebinding kubelet-bootstrap --clusterrole=system:node-bootstrapper --group=system:bootstrappers"
+            }
+            (Self::Node, 401) => {
+                "; it does not know this node's certificate: its client CA may have changed. Bootstrap again with a token from `kubeadm token create`"
+            }
+            (Self::Node, 403) => {
+                "; the node's name must be the one in its certificate: see `ferrolet certs status`"
+            }
+            (Self::Kubeconfig, 401 | 403) => {
+                "; there is no valid certificate and no bootstrap kubeconfig: give one with a token from `kubeadm token create` as --bootstrap-kubeconfig"
+            }
+            _ => "",
         }
-        403 => {
-            "; let bootstrap tokens make requests: kubectl create clusterrolebinding kubelet-bootstrap --clusterrole=system:node-bootstrapper --group=system:bootstrappers"
-        }
-        _ => "",
-    };
-    format!("the API server refused with {status}: {message}{next}")
+    }
 }
 
 /// Why a request that was taken gave no certificate.
@@ -186,7 +214,10 @@ async fn observe(
                 if let Some(outcome) = judge(&item) {
                     return outcome;
                 }
-                if let Some(outcome) = watch(client, csr, &version, &mut judge).await {
+                // A server that takes a watch and then says nothing must not keep
+                // us from looking again.
+                let watched = watch(client, csr, &version, &mut judge);
+                if let Ok(Some(outcome)) = timeout(clock, WATCH_LIMIT, watched).await {
                     return outcome;
                 }
             }

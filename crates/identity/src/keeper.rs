@@ -25,8 +25,9 @@ use tracing::{info, warn};
 
 pub use outlet::{Findings, Outlet};
 
+use crate::csr::Requester;
 use crate::decide::health::{Remedy, remedy, server_healthy};
-use crate::decide::rotation::{self, AFTER_SUCCESS, ClockSign};
+use crate::decide::rotation::{self, AFTER_SUCCESS, ClockSign, Lack};
 use crate::decide::state::Event;
 use crate::metrics::KeeperMetrics;
 use crate::pair::Pair;
@@ -50,8 +51,7 @@ pub type Access = Box<dyn Fn(Standing) -> Result<Way, NoAccess> + Send + Sync>;
 /// A way to the API server.
 pub struct Way {
     pub client: Client,
-    /// With the bootstrap credentials, not with the node's own.
-    pub bootstrap: bool,
+    pub requester: Requester,
 }
 
 impl fmt::Debug for Way {
@@ -76,7 +76,7 @@ pub struct NoAccess(pub String);
 /// whoever starts it again can lay down new credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "there has been no valid client certificate for {} minutes although the API server answers; last failure: {cause}",
+    "there has been no valid client certificate for {} minutes although the API server answers, so this process ends, to be started again with new credentials; last failure: {cause}",
     .without.as_secs() / 60
 )]
 pub struct GaveUp {
@@ -122,8 +122,10 @@ struct Memory {
     /// When there was a valid certificate last, on the monotonic clock.
     last_valid: Duration,
     healthy: bool,
-    /// The last attempt was made with bootstrap credentials.
-    bootstrap: bool,
+    /// As whom the last attempt was made.
+    requester: Requester,
+    /// What was last said to be missing in the certificate.
+    told_lack: Option<Lack>,
     /// Since when a living server has refused one attempt after the other.
     refused_since: Option<Duration>,
     last_failure: String,
@@ -139,8 +141,7 @@ impl Keeper {
         }
     }
 
-    /// What is in the store (or the kubeconfig) is findings at once, so that
-    /// nobody has to wait for the task to begin.
+    /// Begins with what is in the store or the kubeconfig, and replaces it in time.
     async fn keep(mut self) -> GaveUp {
         let mut memory = self.begin();
         loop {
@@ -148,17 +149,20 @@ impl Keeper {
                 Ok(template) => template,
                 Err(gave_up) => return gave_up,
             };
-            let way = (self.access)(memory.standing(&self.clock));
-            memory.bootstrap = way.as_ref().map_or(memory.bootstrap, |way| way.bootstrap);
+            let standing = memory.standing(&self.clock);
+            let way = (self.access)(standing);
+            if let Ok(way) = &way {
+                memory.requester = way.requester;
+            }
             // On the heap, and gone afterwards: it is seldom under way, and large.
             let attempt = Box::pin(self.attempt(&template, way));
-            let outcome = match self.watchfully(&mut memory, attempt).await {
+            let outcome = match self.see_through(&mut memory, standing, attempt).await {
                 Ok(outcome) => outcome,
                 Err(gave_up) => return gave_up,
             };
             let pause = match outcome {
                 Attempted::Issued(pair) => self.adopt(&mut memory, *pair),
-                Attempted::Outdated => AFTER_SUCCESS,
+                Attempted::Outdated => self.settle(&memory),
                 Attempted::Failed(failure) => self.failed(&mut memory, &failure),
             };
             let rest = self.clock.sleep(pause);
@@ -176,7 +180,8 @@ impl Keeper {
             failures: 0,
             last_valid: self.clock.uptime(),
             healthy: false,
-            bootstrap: false,
+            requester: Requester::Kubeconfig,
+            told_lack: None,
             refused_since: None,
             last_failure: "none yet".to_owned(),
         };
@@ -213,30 +218,48 @@ impl Keeper {
     async fn until_due(&mut self, memory: &mut Memory) -> Result<Template, GaveUp> {
         loop {
             self.look(memory)?;
+            self.save(memory);
             let wanted = self.templates.borrow_and_update().clone();
             let now = self.clock.now();
-            let pause = match (wanted, &memory.held) {
-                (Some(template), held) => {
-                    let due = memory.forced
-                        || held.as_ref().is_none_or(|held| held.is_due(&template, now));
-                    if due {
-                        return Ok(template);
-                    }
-                    let rotate_at = held.as_ref().map_or(now, |held| held.rotate_at);
-                    rotate_at
-                        .duration_since(now)
-                        .unwrap_or_default()
-                        .min(LOOK_AGAIN)
-                }
-                (None, _) => LOOK_AGAIN,
-            };
-            self.save(memory);
+            if let Some(template) = wanted
+                && memory.is_due(&template, now)
+            {
+                return Ok(template);
+            }
+            let next = memory.held.as_ref().map(|held| {
+                let next = held.rotate_at.min(held.pair.leaf().not_after);
+                next.duration_since(now).unwrap_or_default()
+            });
+            // A second at least: at its very end a certificate is still valid.
+            let pause = next.unwrap_or(LOOK_AGAIN).clamp(AFTER_SUCCESS, LOOK_AGAIN);
             tokio::select! {
                 () = self.clock.sleep(pause) => {}
                 changed = self.templates.changed() => if changed.is_err() {
                     // Whoever knew the names is gone, so they stay what they are.
                     self.clock.sleep(pause).await;
                 }
+            }
+        }
+    }
+
+    /// Sees an attempt through, unless the certificate that it is made with ends:
+    /// then the next one must be made with other credentials.
+    async fn see_through(
+        &self,
+        memory: &mut Memory,
+        standing: Standing,
+        attempt: impl Future<Output = Attempted> + Unpin,
+    ) -> Result<Attempted, GaveUp> {
+        let mut attempt = attempt;
+        let depends = standing == Standing::Certified && self.purpose == Purpose::Client;
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut attempt => return Ok(outcome),
+                () = self.clock.sleep(WATCHFUL) => self.look(memory)?,
+            }
+            if depends && memory.held.is_none() {
+                return Ok(Attempted::Outdated);
             }
         }
     }
@@ -268,11 +291,15 @@ impl Keeper {
             }
             valid
         });
+        if memory.held.is_none() {
+            self.look_into_store(memory);
+        }
         if memory.held.is_some() {
             memory.last_valid = self.clock.uptime();
             return Ok(());
         }
-        if self.purpose == Purpose::Serving {
+        // A request that the server has taken is on its way: ending would lose it.
+        if self.purpose == Purpose::Serving || self.outlet.is_waiting() {
             return Ok(());
         }
         let uptime = self.clock.uptime();
@@ -280,7 +307,7 @@ impl Keeper {
         let refused = memory
             .refused_since
             .map_or(Duration::ZERO, |since| uptime.saturating_sub(since));
-        let failing = memory.bootstrap.then_some(refused);
+        let failing = (memory.requester == Requester::Bootstrap).then_some(refused);
         match remedy(without, memory.healthy, failing) {
             Remedy::Exit => Err(GaveUp {
                 without,
@@ -289,6 +316,26 @@ impl Keeper {
             // Each attempt chooses its credentials by what there is.
             Remedy::Wait | Remedy::Rebootstrap => Ok(()),
         }
+    }
+
+    /// A clock that was wrong and is right again makes a stored pair valid again.
+    fn look_into_store(&self, memory: &mut Memory) {
+        let stored = self.store.current();
+        if let Ok(Some(pair)) = stored
+            && !pair.leaf().is_expired(self.clock.now())
+        {
+            memory.forced = false;
+            self.hold_or_say(memory, pair);
+        }
+    }
+
+    /// After an attempt that was given up: what is held is in use as before.
+    fn settle(&self, memory: &Memory) -> Duration {
+        if let Some(held) = &memory.held {
+            let until = held.pair.leaf().not_after;
+            self.outlet.stored(until, held.rotate_at);
+        }
+        AFTER_SUCCESS
     }
 
     /// Takes an issued pair into use and stores it. Returns the pause until the
@@ -370,31 +417,38 @@ impl Keeper {
 
     fn failed(&self, memory: &mut Memory, failure: &Failure) -> Duration {
         self.metrics.failed();
+        if failure.was_taken() {
+            memory.refused_since = None;
+        }
         if let Some(healthy) = server_healthy(failure.attempt()) {
             memory.healthy = healthy;
             let since = memory.refused_since.unwrap_or(self.clock.uptime());
             memory.refused_since = healthy.then_some(since);
         }
         memory.failures = memory.failures.saturating_add(1);
-        memory.last_failure = failure.to_string();
-        self.outlet.event(Event::Failed {
-            cause: failure.to_string(),
-        });
+        let cause = failure.describe(memory.requester);
+        memory.last_failure.clone_from(&cause);
+        self.outlet.event(Event::Failed { cause });
         rotation::pause_after(memory.failures, self.clock.random())
     }
 }
 
-impl Held {
-    fn is_due(&self, template: &Template, now: SystemTime) -> bool {
-        let lack = rotation::lack(self.pair.leaf(), template);
-        if let Some(lack) = &lack {
-            info!(%lack, "the certificate does not fit any more");
-        }
-        lack.is_some() || now >= self.rotate_at
-    }
-}
-
 impl Memory {
+    /// Whether to ask for a certificate for `template` now.
+    fn is_due(&mut self, template: &Template, now: SystemTime) -> bool {
+        let Some(held) = &self.held else {
+            return true;
+        };
+        let lack = rotation::lack(held.pair.leaf(), template);
+        if lack != self.told_lack {
+            if let Some(lack) = &lack {
+                info!(%lack, "the certificate does not fit any more");
+            }
+            self.told_lack.clone_from(&lack);
+        }
+        self.forced || lack.is_some() || now >= held.rotate_at
+    }
+
     fn standing(&self, clock: &SharedClock) -> Standing {
         let now = clock.now();
         match &self.held {

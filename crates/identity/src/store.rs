@@ -22,6 +22,10 @@ use crate::pair::{Pair, PairError};
 /// How many expired pairs are kept for whoever must find out what happened.
 const EXPIRED_KEPT: usize = 3;
 
+/// How many pairs are kept that were replaced before their end. A clock that is
+/// far ahead can make hundreds of them in a day.
+const REPLACED_KEPT: usize = 10;
+
 /// Why the store could not be opened, read or changed.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -124,12 +128,12 @@ impl PairStore {
         Ok(path)
     }
 
-    /// Removes expired pairs, but for the newest three, and returns what it
-    /// removed. The pair in use stays, and so does what cannot be read.
+    /// Removes expired pairs but for the newest three, and replaced ones but for
+    /// the newest ten, and returns what it removed. The pair in use stays, and so does what cannot be read.
     pub fn prune(&self, now: SystemTime) -> Result<Vec<PathBuf>, StoreError> {
         let in_use =
             [self.path("current"), self.path("updated")].map(|link| fs::canonicalize(link).ok());
-        let mut expired = Vec::new();
+        let (mut expired, mut replaced) = (Vec::new(), Vec::new());
         for path in self.list(|name| self.is_pair_name(name))? {
             let used = in_use.contains(&fs::canonicalize(&path).ok());
             if used || Entry::at(&path)? != Entry::File {
@@ -139,13 +143,18 @@ impl PairStore {
                 let leaves = crate::certificate::read_leaves(&text).ok()?;
                 leaves.into_iter().next()
             });
-            if let Some(leaf) = leaf.filter(|leaf| leaf.is_expired(now)) {
-                expired.push((leaf.not_after, path));
+            match leaf {
+                Some(leaf) if leaf.is_expired(now) => expired.push((leaf.not_after, path)),
+                Some(leaf) => replaced.push((leaf.not_after, path)),
+                None => {}
             }
         }
         expired.sort_unstable();
         expired.truncate(expired.len().saturating_sub(EXPIRED_KEPT));
-        let removed: Vec<_> = expired.into_iter().map(|(_, path)| path).collect();
+        replaced.sort_unstable();
+        replaced.truncate(replaced.len().saturating_sub(REPLACED_KEPT));
+        let removed = expired.into_iter().chain(replaced);
+        let removed: Vec<_> = removed.map(|(_, path)| path).collect();
         for path in &removed {
             Step::Remove(path.clone()).run()?;
         }

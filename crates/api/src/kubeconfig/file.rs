@@ -1,15 +1,15 @@
 //! A kubeconfig as it is written: clusters, users and contexts by their names.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use serde_json::Value;
 
 use super::document::{self, SyntaxError};
 use super::fields::{FieldError, Fields, Node};
 use super::paths;
-use crate::Secret;
+use crate::{Secret, files};
 
 /// The extension of a cluster that is handed to credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -121,7 +121,7 @@ impl Kubeconfig {
                 path: path.to_owned(),
             });
         }
-        let text = fs::read(path).map_err(|source| ReadError::Io {
+        let text = files::read(path).map_err(|source| ReadError::Io {
             path: path.to_owned(),
             source,
         })?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
 use jiff::Timestamp;
 use rustls::crypto::CryptoProvider;
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::Secret;
+use crate::{Secret, files};
 
 /// How the server's certificate is judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,12 +88,14 @@ impl Material {
     pub(super) fn load(&self) -> Result<Secret<Vec<u8>>, TlsError> {
         match self {
             Self::Data(_, bytes) => Ok(bytes.clone()),
-            Self::File(path) => fs::read(path)
-                .map(Secret::new)
-                .map_err(|source| TlsError::Read {
-                    path: path.clone(),
-                    source,
-                }),
+            Self::File(path) => {
+                files::read(path)
+                    .map(Secret::new)
+                    .map_err(|source| TlsError::Read {
+                        path: path.clone(),
+                        source,
+                    })
+            }
         }
     }
 }
@@ -197,6 +199,8 @@ fn expiry(der: &[u8]) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use rustls::crypto::ring::default_provider;
 
     use super::super::testing::{Pair, pair};

@@ -1,12 +1,12 @@
 //! A bearer token in a file, which someone else renews.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::{fs, io};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::Secret;
+use crate::{Secret, files};
 
 /// How long a token is used before the file is read again: upstream takes it to be good for a
 /// minute, and begins to renew it ten seconds before the end.
@@ -76,10 +76,12 @@ impl TokenFileReader {
 }
 
 pub(super) fn read(path: &Path) -> Result<Secret<String>, TokenError> {
-    let text = fs::read_to_string(path).map_err(|source| TokenError::Read {
+    let unreadable = |source| TokenError::Read {
         path: path.to_owned(),
         source,
-    })?;
+    };
+    let text = files::read(path).map_err(unreadable)?;
+    let text = String::from_utf8(text).map_err(|cause| unreadable(io::Error::other(cause)))?;
     let token = text.trim();
     if token.is_empty() {
         return Err(TokenError::Empty {
@@ -91,6 +93,8 @@ pub(super) fn read(path: &Path) -> Result<Secret<String>, TokenError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -322,12 +322,16 @@ impl Dialer {
     }
 
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, DialProblem> {
-        let stream = seams::timeout(&*self.clock, CONNECT_TIMEOUT, connect(host, port))
-            .await
-            .map_err(|Elapsed| DialProblem::ConnectTimeout {
-                target: Target::authority(host, port),
-                after: CONNECT_TIMEOUT,
-            })??;
+        let stream = seams::timeout(
+            &*self.clock,
+            CONNECT_TIMEOUT,
+            connect(host, port, &*self.clock),
+        )
+        .await
+        .map_err(|Elapsed| DialProblem::ConnectTimeout {
+            target: Target::authority(host, port),
+            after: CONNECT_TIMEOUT,
+        })??;
         // A connection works without them.
         let _ = stream.set_nodelay(true);
         let _ = sockopt::set_socket_keepalive(&stream, true);
@@ -408,8 +412,9 @@ async fn speak_http1(stream: Stream) -> Result<(Link, Driver), DialProblem> {
     Ok((Link::Http1(sender), Box::pin(connection)))
 }
 
-/// The first address of the host that answers.
-async fn connect(host: &str, port: u16) -> Result<TcpStream, DialProblem> {
+/// The first address of the host that answers. Each gets its share of the time, so that one that
+/// swallows everything does not stand for all.
+async fn connect(host: &str, port: u16, clock: &dyn Clock) -> Result<TcpStream, DialProblem> {
     let addresses = lookup_host((host, port))
         .await
         .map_err(|source| DialProblem::Resolve {
@@ -420,11 +425,17 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, DialProblem> {
         host: host.to_owned(),
         source: io::Error::other("the name has no address"),
     };
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let share = CONNECT_TIMEOUT / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(source) => failure = DialProblem::Connect { address, source },
-        }
+        failure = match seams::timeout(clock, share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(source)) => DialProblem::Connect { address, source },
+            Err(_) => DialProblem::Connect {
+                address,
+                source: io::ErrorKind::TimedOut.into(),
+            },
+        };
     }
     Err(failure)
 }

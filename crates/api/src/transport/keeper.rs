@@ -98,9 +98,15 @@ async fn reload(dialer: Arc<Dialer>, clock: SharedClock) {
 /// Takes up what the certificate's owner publishes.
 async fn follow(mut managed: Managed, shown: Arc<ShownCertificate>, changes: Arc<Changes>) {
     while managed.changed().await.is_ok() {
-        let certificate = managed.borrow_and_update().clone();
-        if shown.show(certificate) {
+        // Held until it is shown, so that nothing newer is covered by it.
+        let certificate = managed.borrow_and_update();
+        let is_there = certificate.is_some();
+        let is_new = shown.show(certificate.clone());
+        drop(certificate);
+        if is_new && is_there {
             tracing::info!("a new client certificate: making new connections to the API server");
+        }
+        if is_new {
             changes.happened();
         }
     }

@@ -25,6 +25,8 @@ use super::request::{self as addressing, AddressingError, is_watch};
 const MOST_RESENDS: usize = 2;
 /// How often a server may ask to come back later, as client-go.
 const MOST_RETRIES: usize = 10;
+/// A server, or something in its place, that asks for more is asked again before.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// What is read of a response that asks to come back later, to keep its connection.
 const DISCARDED: usize = 64 << 10;
 
@@ -333,7 +335,8 @@ fn come_back<B>(response: &Response<B>) -> Option<Duration> {
         return None;
     }
     let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    seconds.parse().ok().map(Duration::from_secs)
+    let wait = seconds.parse().ok().map(Duration::from_secs)?;
+    Some(wait.min(LONGEST_WAIT))
 }
 
 /// Events one in a line; anything else cannot be ended between two of them.

@@ -13,8 +13,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a configured pair means: a rate that is not positive is no limit.
+    /// What a configured pair means to client-go: zeros stand for its defaults, and a negative
+    /// rate for no limit.
     pub fn from_settings(qps: f64, burst: u32) -> Option<Self> {
+        let qps = if qps == 0.0 { 5.0 } else { qps };
+        let burst = if burst == 0 { 10 } else { burst };
         (qps > 0.0).then_some(Self { qps, burst })
     }
 }
@@ -206,15 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_not_positive_is_no_limit() {
-        assert_eq!(Limits::from_settings(-1.0, 10), None);
-        assert_eq!(Limits::from_settings(0.0, 10), None);
-        assert_eq!(
-            Limits::from_settings(50.0, 100),
-            Some(Limits {
-                qps: 50.0,
-                burst: 100
-            })
-        );
+    fn zeros_stand_for_client_gos_defaults_and_a_negative_rate_for_no_limit() {
+        let limits = |qps, burst| Some(Limits { qps, burst });
+        assert_eq!(Limits::from_settings(50.0, 100), limits(50.0, 100));
+        assert_eq!(Limits::from_settings(0.0, 0), limits(5.0, 10));
+        assert_eq!(Limits::from_settings(0.0, 7), limits(5.0, 7));
+        assert_eq!(Limits::from_settings(-1.0, 100), None);
     }
 }

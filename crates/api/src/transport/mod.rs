@@ -120,6 +120,8 @@ struct Inner {
     common: Arc<Pool>,
     pools: Arc<Pools>,
     tasks: Tasks,
+    /// What the owner of the certificate says at this moment.
+    managed: Option<watch::Receiver<Option<Arc<CertifiedKey>>>>,
     clock: SharedClock,
     metrics: ClientMetrics,
     _end: DropGuard,
@@ -162,7 +164,8 @@ impl Transport {
         pools.add(&common);
         let impersonation = config.impersonation.as_ref();
         let addressing = Addressing::new(&config.server, &options.user_agent, impersonation)?;
-        keeper::start(&pools, &dialer, managed, &identity.shown, &tasks, &clock);
+        let followed = managed.clone();
+        keeper::start(&pools, &dialer, followed, &identity.shown, &tasks, &clock);
         Ok(Self {
             inner: Arc::new(Inner {
                 server: Arc::from(dialer.server()),
@@ -174,6 +177,7 @@ impl Transport {
                 pools,
                 _end: tasks.ending.clone().drop_guard(),
                 tasks,
+                managed,
                 clock,
                 metrics: options.metrics,
             }),
@@ -212,6 +216,7 @@ impl Inner {
     /// What the next request is signed with. A plugin may have a new certificate for the
     /// handshake, too.
     async fn sign(&self) -> Result<Signature, CredentialError> {
+        self.look_at_managed();
         let signature = self.identity.sign().await?;
         if let Some(credential) = &signature.credential {
             let certificate = credential.certificate.as_ref();
@@ -221,6 +226,19 @@ impl Inner {
             }
         }
         Ok(signature)
+    }
+
+    /// Whoever has seen the new certificate makes the next request with it: the task that
+    /// follows may not have had its turn.
+    fn look_at_managed(&self) {
+        let Some(managed) = &self.managed else {
+            return;
+        };
+        // Held until it is shown, so that nothing newer is covered by it.
+        let certificate = managed.borrow();
+        if self.identity.shown.show(certificate.clone()) {
+            self.dialer.changes.happened();
+        }
     }
 }
 

@@ -31,6 +31,9 @@ use crate::version;
 /// follow the machine's: each has its stack and its share of the allocator.
 const THREADS: usize = 2;
 
+/// How long work that cannot be interrupted is waited for at the end.
+const LEFT_BEHIND: Duration = Duration::from_millis(100);
+
 /// How long a credential plugin may take.
 const PLUGIN_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -45,6 +48,8 @@ pub(crate) enum NodeError {
         "the machine's host name is empty; set one with `hostnamectl set-hostname NAME`, or give --hostname-override"
     )]
     NoName,
+    #[error("told to end a second time, so ended at once")]
+    Hurried,
     #[error("the process cannot be set up: {0}")]
     Process(#[from] io::Error),
     #[error(transparent)]
@@ -54,12 +59,12 @@ pub(crate) enum NodeError {
 /// Runs the node until a signal ends it.
 pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<(), NodeError> {
     let registry = Registry::new();
-    let config = configure(line, loaded, directory, &registry)?;
+    let config = configure(line, loaded, directory)?;
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let shutdown = CancellationToken::new();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -72,16 +77,19 @@ pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Resu
         };
         info!(signal = outcome, "ending");
         shutdown.cancel();
-        Ok(node.await?)
-    })
+        tokio::select! {
+            outcome = &mut node => Ok(outcome?),
+            // Somebody is in a hurry.
+            _ = terminate.recv() => Err(NodeError::Hurried),
+            _ = interrupt.recv() => Err(NodeError::Hurried),
+        }
+    });
+    // A name server or a disk that does not answer must not keep the process.
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    outcome
 }
 
-fn configure(
-    line: &CommandLine,
-    loaded: &Loaded,
-    directory: &Path,
-    registry: &Registry,
-) -> Result<Config, NodeError> {
+fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Config, NodeError> {
     let settings = &loaded.settings;
     let given = |name: &str| line.text(name).filter(|text| !text.is_empty());
     let path = |name: &str| given(name).map(|text| directory.join(text));
@@ -98,13 +106,13 @@ fn configure(
     let qps = f64::from(i32::try_from(settings.int("kubeAPIQPS")).unwrap_or(i32::MAX));
     let burst = u32::try_from(settings.int("kubeAPIBurst")).unwrap_or_default();
     Ok(Config {
-        serving: serving(loaded, directory, node_name, registry),
+        serving: serving(loaded, directory, node_name),
         identity,
         limits: Limits::from_settings(qps, burst),
     })
 }
 
-fn serving(loaded: &Loaded, directory: &Path, host: String, registry: &Registry) -> ServingSource {
+fn serving(loaded: &Loaded, directory: &Path, host: String) -> ServingSource {
     let Loaded {
         settings, gates, ..
     } = loaded;
@@ -115,7 +123,6 @@ fn serving(loaded: &Loaded, directory: &Path, host: String, registry: &Registry)
     if settings.bool("serverTLSBootstrap") {
         return ServingSource::Signer {
             dns_only: gates.enabled("AllowDNSOnlyNodeCSR"),
-            registry: registry.clone(),
         };
     }
     match (file("tlsCertFile"), file("tlsPrivateKeyFile")) {

@@ -6,16 +6,12 @@ use std::time::Duration;
 /// How long the node goes on without a valid client certificate.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// How an attempt to get a certificate ended.
+/// How an attempt to get a certificate failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    Obtained,
     /// The request's creation was answered with an HTTP error. `from_api` tells
     /// whether the body was a Kubernetes `Status`, or something else's (a proxy's).
-    Refused {
-        status: u16,
-        from_api: bool,
-    },
+    Refused { status: u16, from_api: bool },
     /// The request's creation was not answered: refused, timed out, cut off.
     Unanswered,
     /// The request was created and then denied, failed, deleted or not answered
@@ -28,7 +24,7 @@ pub enum Attempt {
 pub fn server_healthy(attempt: Attempt) -> Option<bool> {
     match attempt {
         // A TLS-terminating proxy may say 401 in the server's place.
-        Attempt::Obtained | Attempt::Refused { status: 401, .. } => Some(true),
+        Attempt::Refused { status: 401, .. } => Some(true),
         Attempt::Refused { status, from_api } => Some(from_api && matches!(status, 403 | 404)),
         Attempt::Unanswered => Some(false),
         Attempt::NotIssued => None,
@@ -71,7 +67,6 @@ mod tests {
     fn the_server_is_alive_if_it_answers_as_an_api_server_would() {
         let refused = |status, from_api| Attempt::Refused { status, from_api };
         let cases = [
-            (Attempt::Obtained, Some(true)),
             (refused(401, true), Some(true)),
             (refused(401, false), Some(true)),
             (refused(403, true), Some(true)),

@@ -2,8 +2,6 @@
 
 use std::time::SystemTime;
 
-use crate::certificate;
-
 /// What the node was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
@@ -37,20 +35,6 @@ pub enum MainKubeconfig {
         since: SystemTime,
     },
     Valid,
-}
-
-impl MainKubeconfig {
-    /// A kubeconfig that loads, judged by its client certificate's PEM. Any
-    /// certificate past its end spoils the file; beginnings are not looked at.
-    pub fn with_certificate(client_pem: &[u8], now: SystemTime) -> Self {
-        let Ok(leaves) = certificate::read_leaves(client_pem) else {
-            return Self::NoCertificate;
-        };
-        let expired = leaves.iter().find(|leaf| leaf.is_expired(now));
-        expired.map_or(Self::Valid, |leaf| Self::Expired {
-            since: leaf.not_after,
-        })
-    }
 }
 
 /// What to do.
@@ -91,7 +75,6 @@ pub fn choose(told: Told, main: &MainKubeconfig) -> Start {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata;
 
     #[test]
     fn the_kubeconfig_that_wins_follows_from_flags_and_the_main_file() {
@@ -132,24 +115,5 @@ mod tests {
             ..told(true, true)
         };
         assert_eq!(choose(standalone, &Main::Absent), Start::Standalone);
-    }
-
-    #[test]
-    fn a_kubeconfig_is_spoilt_by_any_certificate_past_its_end() {
-        let issued = testdata::at(1_000_000);
-        let short = testdata::certificate("a", issued, 100);
-        let long = testdata::certificate("b", issued, 1_000);
-        let chain = [long.as_bytes(), short.as_bytes()].concat();
-        let judge = |seconds| MainKubeconfig::with_certificate(&chain, testdata::at(seconds));
-        assert_eq!(
-            judge(0),
-            MainKubeconfig::Valid,
-            "the beginning does not count"
-        );
-        assert_eq!(judge(1_000_100), MainKubeconfig::Valid);
-        let since = testdata::at(1_000_100);
-        assert_eq!(judge(1_000_101), MainKubeconfig::Expired { since });
-        let none = MainKubeconfig::with_certificate(b"", issued);
-        assert_eq!(none, MainKubeconfig::NoCertificate);
     }
 }

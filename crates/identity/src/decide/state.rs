@@ -134,6 +134,12 @@ impl State {
 
     /// The request that somebody has still to approve.
     pub fn unapproved(&self) -> Option<&str> {
+        let wait = self.waiting()?;
+        (!wait.approved).then_some(&wait.csr)
+    }
+
+    /// The request that is at the API server.
+    pub fn waiting(&self) -> Option<&Wait> {
         let (Self::WaitingForApproval(wait)
         | Self::Rotating {
             step: Step::Waiting(wait),
@@ -146,7 +152,7 @@ impl State {
         else {
             return None;
         };
-        (!wait.approved).then_some(&wait.csr)
+        Some(wait)
     }
 
     /// Something went wrong, or is over: more than waiting.

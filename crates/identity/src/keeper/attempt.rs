@@ -5,7 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::{Keeper, NoAccess, Way};
-use crate::csr::{self, CallError, NotIssued};
+use crate::csr::{self, CallError, NotIssued, Requester};
 use crate::decide::health::Attempt;
 use crate::decide::rotation::WAIT_FOR_ISSUE;
 use crate::decide::state::Event;
@@ -47,6 +47,22 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// The server took the request, whatever became of it.
+    pub(super) fn was_taken(&self) -> bool {
+        matches!(
+            self,
+            Self::NotIssued(_) | Self::Unusable { .. } | Self::ClockAhead { .. }
+        )
+    }
+
+    /// For an operator, who can do something about a refusal.
+    pub(super) fn describe(&self, requester: Requester) -> String {
+        match self {
+            Self::Call(error) => format!("{error}{}", requester.remedy(error)),
+            other => other.to_string(),
+        }
+    }
+
     pub(super) fn attempt(&self) -> Attempt {
         match self {
             Self::Call(error) => error.attempt(),

@@ -46,8 +46,9 @@ impl Outlet {
         (outlet, findings)
     }
 
-    pub fn purpose(&self) -> Purpose {
-        self.purpose
+    /// A request is at the API server, and not answered yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.state.borrow().waiting().is_some()
     }
 
     /// Tells what happened; says so in the log if it changed the state.

@@ -79,11 +79,15 @@ impl Setup {
             access: Box::new(move |standing| match standing {
                 Standing::Uncertified if can_bootstrap => Ok(Way {
                     client: bootstrap.clone(),
-                    bootstrap: true,
+                    requester: Requester::Bootstrap,
                 }),
-                _ => Ok(Way {
+                Standing::Uncertified => Ok(Way {
                     client: certified.clone(),
-                    bootstrap: false,
+                    requester: Requester::Kubeconfig,
+                }),
+                Standing::Certified => Ok(Way {
+                    client: certified.clone(),
+                    requester: Requester::Node,
                 }),
             }),
             embedded: self.embedded,
@@ -560,6 +564,11 @@ async fn a_serving_certificate_is_asked_for_when_there_is_an_address_and_again_w
         4,
         "what there is will do again"
     );
+    assert_eq!(
+        node.state().name(),
+        "Issued",
+        "and nobody has to approve anything"
+    );
     node.stop().await;
 }
 
@@ -613,5 +622,54 @@ async fn figures_follow_the_state() {
     ] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotation_that_outlives_its_certificate_goes_on_as_bootstrap() {
+    let mut node = setup(issued(HOUR)).start();
+    node.until("Issued").await;
+    node.api.set_fate(Fate::Pending);
+    node.until("Expired").await;
+    node.pass(Duration::from_secs(600)).await;
+    assert!(
+        !node.running.is_finished(),
+        "a request waits, nothing is lost"
+    );
+    let creates = node.api.calls("create");
+    assert_eq!(creates.last().unwrap().as_whom, "bootstrap");
+    node.api.set_fate(issued(HOUR));
+    node.api.decide();
+    node.until("Issued").await;
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_taken_at_last_is_waited_for() {
+    let begun = setup(Fate::Pending);
+    begun.api.set_health(Health::Refusing(403));
+    let mut node = begun.start();
+    node.pass(Duration::from_secs(240)).await;
+    node.api.set_health(Health::Up);
+    node.until("WaitingForApproval").await;
+    node.pass(Duration::from_secs(600)).await;
+    assert!(!node.running.is_finished());
+    node.api.set_fate(issued(HOUR));
+    node.api.decide();
+    node.until("Issued").await;
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_wrong_for_a_while_does_not_cost_the_certificate() {
+    let mut node = setup(issued(HOUR * 24)).start();
+    node.until("Issued").await;
+    node.api.set_health(Health::Refusing(401));
+    node.clock.jump_ahead(HOUR * 48);
+    node.pass(Duration::from_secs(90)).await;
+    assert!(!node.has_certificate());
+    node.clock.jump_back(HOUR * 48);
+    node.until("Issued").await;
+    assert!(node.has_certificate());
     node.stop().await;
 }

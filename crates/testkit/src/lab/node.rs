@@ -226,8 +226,11 @@ impl Node {
         } = self;
         let init = machine.init().as_raw_nonzero();
         let port = format!("node{index}");
+        // An address that a node takes over from another keeps its hardware
+        // address, so that what others remember of it stays true.
+        let hardware = format!("02:00:0a:4c:01:{index:02x}");
         control_plane.ip(&[
-            format!("link add {port} type veth peer name eth0 netns {init}"),
+            format!("link add {port} type veth peer name eth0 address {hardware} netns {init}"),
             format!("link set {port} master lab0 up"),
             format!(
                 "route replace {} via {address} onlink dev lab0",

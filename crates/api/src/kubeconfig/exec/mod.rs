@@ -5,6 +5,7 @@ mod run;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -92,7 +93,7 @@ impl InteractiveMode {
 }
 
 /// What a plugin finds around it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Surroundings {
     /// The environment that the plugin's own variables are laid over. Its `PATH` finds commands.
     pub environment: BTreeMap<OsString, OsString>,
@@ -100,6 +101,15 @@ pub struct Surroundings {
     pub terminal: bool,
     /// How long one run may take. Upstream waits for ever.
     pub timeout: Duration,
+}
+
+// An environment often holds passwords.
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Surroundings")
+            .finish_non_exhaustive()
+    }
 }
 
 /// Runs a plugin when a credential is needed, and keeps what it said until that expires.
