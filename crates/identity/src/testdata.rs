@@ -11,11 +11,6 @@ pub(crate) fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// A self-signed certificate with a fresh key, living for some seconds.
-pub(crate) fn certificate(common_name: &str, from: SystemTime, seconds: u64) -> String {
-    pair(common_name, from, seconds).certificate_pem()
-}
-
 /// A self-signed pair, living for some seconds.
 pub(crate) fn pair(common_name: &str, from: SystemTime, seconds: u64) -> Pair {
     pair_for(PrivateKey::generate().unwrap(), common_name, from, seconds)
