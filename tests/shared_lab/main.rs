@@ -10,6 +10,7 @@
     reason = "a test reads the clock, and panics to say no"
 )]
 
+mod cluster_tools;
 mod identity;
 mod registry;
 mod upstream_kubelet;

@@ -53,16 +53,22 @@ impl Announcement {
 
     fn write(&mut self) -> Result<(), identity::published::PublishedError> {
         let client = self.client.borrow_and_update().clone();
+        let serving = self.serving.as_mut();
+        let serving = serving.map(|state| state.borrow_and_update().clone());
+        let nothing = |state: &State| *state == State::NoCredentials;
+        // Who has not begun leaves no files behind.
+        if nothing(&client) && serving.as_ref().is_none_or(nothing) {
+            return Ok(());
+        }
         // Without rotation there is nothing to tell until a first certificate is
         // asked for, and often that never happens.
-        let told = self.rotates || client != State::NoCredentials;
-        let serving = self.serving.as_mut();
+        let told = self.rotates || !nothing(&client);
         let published = Published {
             node_name: self.node_name.clone(),
             process_id: self.process_id,
             written_at: self.clock.now(),
             client: told.then_some(client),
-            serving: serving.map(|state| state.borrow_and_update().clone()),
+            serving,
         };
         published.write(&Published::path(&self.directory))
     }

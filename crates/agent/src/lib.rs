@@ -111,7 +111,7 @@ async fn start_and_wait(
     }
     seams.options.metrics.register(&seams.registry)?;
 
-    let serving = serving.start(&wanted, seams, parts)?;
+    let channels = serving.channels();
     let announcement = Announcement {
         directory: wanted.directory.clone(),
         node_name: wanted.node_name.clone(),
@@ -119,7 +119,9 @@ async fn start_and_wait(
         clock: clock.clone(),
         rotates: wanted.rotate,
         client: findings.state.clone(),
-        serving: serving.state(),
+        serving: channels
+            .as_ref()
+            .map(|(_, findings)| findings.state.clone()),
     };
     let ending = parts.ending();
     parts.start("announcement", announcement.run(ending));
@@ -133,6 +135,9 @@ async fn start_and_wait(
     };
     let identity = establish.run(&seams.options).await?;
     parts.close_at_end(identity.transport.clone());
+    // After the kubeconfig, as upstream: who cannot reach the cluster makes no
+    // certificates for it.
+    let serving = serving.start(channels, &wanted, seams, parts)?;
     let lane = identity.transport.lane(LaneOptions {
         name: "requests",
         limits,

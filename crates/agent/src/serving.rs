@@ -69,10 +69,20 @@ struct Signed {
     dns_only: bool,
 }
 
+/// The channels of a certificate that others sign.
+pub(crate) type Channels = (Outlet, Findings);
+
 impl ServingSource {
-    /// What can be done before the node has an identity.
+    /// The channels, where others sign: their state can be shown before anything
+    /// is asked for.
+    pub(crate) fn channels(&self) -> Option<Channels> {
+        matches!(self, Self::Signer { .. }).then(|| Outlet::new(Purpose::Serving))
+    }
+
+    /// What needs no API server.
     pub(crate) fn start(
         self,
+        channels: Option<Channels>,
         wanted: &Wanted,
         seams: &Seams,
         parts: &mut Parts,
@@ -80,7 +90,7 @@ impl ServingSource {
         let options = &seams.options;
         match self {
             Self::Signer { dns_only } => {
-                let (outlet, findings) = Outlet::new(Purpose::Serving);
+                let (outlet, findings) = channels.unwrap_or_else(|| Outlet::new(Purpose::Serving));
                 let metrics = KeeperMetrics::new(Purpose::Serving)?;
                 let state = findings.state.clone();
                 metrics.register(
@@ -136,13 +146,6 @@ impl Serving {
             _certificate: certificate,
             signed: None,
         }
-    }
-
-    /// Where the signed certificate stands; `None` if it is not signed by others.
-    pub(crate) fn state(&self) -> Option<watch::Receiver<State>> {
-        self.signed
-            .as_ref()
-            .map(|signed| signed.findings.state.clone())
     }
 
     /// What needs the API server: asking its signer, for the addresses that it

@@ -33,7 +33,7 @@ pub enum CallProblem {
 }
 
 impl CallError {
-    pub(crate) fn new(verb: &'static str, object: impl Into<String>, cause: &kube::Error) -> Self {
+    pub fn new(verb: &'static str, object: impl Into<String>, cause: &kube::Error) -> Self {
         Self {
             verb,
             object: object.into(),

@@ -13,9 +13,19 @@
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod certs;
+mod cluster_access;
+mod completions;
 mod config;
+mod connection;
+mod csr;
+mod given;
+mod kubeconfig;
 mod kubelet;
 mod logging;
+mod new_file;
+mod output;
+mod rbac;
+mod token;
 mod version;
 
 use std::ffi::OsString;
@@ -53,6 +63,29 @@ enum Command {
         #[command(subcommand)]
         verb: certs::Verb,
     },
+    /// Create, list and delete the cluster's bootstrap tokens
+    Token {
+        #[command(subcommand)]
+        verb: token::Verb,
+    },
+    /// Get certificates signed by the cluster; look into requests, approve and deny them
+    Csr {
+        #[command(subcommand)]
+        verb: csr::Verb,
+    },
+    /// Make kubeconfigs
+    Kubeconfig {
+        #[command(subcommand)]
+        verb: kubeconfig::Verb,
+    },
+    /// Make the roles and bindings by which nodes come into the cluster
+    Rbac {
+        #[command(subcommand)]
+        verb: rbac::Verb,
+    },
+    /// Print the completions for a shell
+    #[command(after_help = "Example:\n  source <(ferrolet completions bash)")]
+    Completions { shell: clap_complete::Shell },
 }
 
 fn main() -> ExitCode {
@@ -70,6 +103,11 @@ fn main() -> ExitCode {
         Command::Kubelet { flags } => kubelet::run(&flags),
         Command::Config { verb } => config::run(verb),
         Command::Certs { verb } => certs::run(verb),
+        Command::Token { verb } => token::run(verb),
+        Command::Csr { verb } => csr::run(verb),
+        Command::Kubeconfig { verb } => kubeconfig::run(verb),
+        Command::Rbac { verb } => rbac::run(verb),
+        Command::Completions { shell } => completions::run(shell),
     }
 }
 

@@ -11,16 +11,22 @@ pub(crate) fn kubelet() -> String {
     format!("{RELEASE}+ferrolet.{FERROLET}")
 }
 
-/// What API servers see of this program, in the form of upstream's.
+/// What API servers see of a node, in the form of upstream's.
 pub(crate) fn user_agent() -> String {
-    let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);
-    let machine = match machine {
+    format!("kubelet/{} ({}) ferrolet/{FERROLET}", kubelet(), platform())
+}
+
+/// What API servers see of a command that somebody has typed.
+pub(crate) fn command_user_agent() -> String {
+    format!("ferrolet/{FERROLET} ({})", platform())
+}
+
+/// Go's names for the system and the machine.
+fn platform() -> String {
+    let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    format!(
-        "kubelet/{} ({system}/{machine}) ferrolet/{FERROLET}",
-        kubelet()
-    )
+    format!("{}/{machine}", std::env::consts::OS)
 }

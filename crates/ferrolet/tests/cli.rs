@@ -112,10 +112,12 @@ fn a_bad_gate_ends_as_upstreams_panic_does_but_with_words() {
 fn an_unknown_field_is_forgiven_once_by_the_kubelet_and_never_by_validate() {
     let dir = TempDir::new().unwrap();
     let odd = file(&dir, "odd.yaml", "maxPodz: 5\nfailCgroupV1: false\n");
-    let output = run(&["kubelet", "--kubeconfig=/k", "--config", text(&odd)]);
+    let pki = format!("--cert-dir={}", dir.path().join("pki").display());
+    let output = run(&["kubelet", "--kubeconfig=/k", &pki, "--config", text(&odd)]);
     let said = stderr(&output);
     assert_eq!(said.matches("maxPodz").count(), 1, "{said}");
-    assert!(said.contains("no node agent yet"), "{said}");
+    assert!(said.contains("configuration accepted"), "{said}");
+    assert!(said.contains("kubeconfig /k"), "{said}");
 
     let output = run(&["config", "validate", text(&odd)]);
     assert_eq!(output.status.code(), Some(1));
@@ -170,10 +172,12 @@ fn what_has_no_effect_is_listed_by_explain_and_at_verbosity_two() {
     );
     let dir = TempDir::new().unwrap();
     let config = file(&dir, "config.yaml", "failCgroupV1: false\n");
+    let pki = format!("--cert-dir={}", dir.path().join("pki").display());
     let start = |verbosity: &str| {
         let words = [
             "kubelet",
             "--kubeconfig=/k",
+            &pki,
             "--config",
             text(&config),
             verbosity,

@@ -1,30 +1,27 @@
 //! From settings to a running node: what the process gives to the agent, and
 //! what it does with how the agent ends.
 
-use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{AgentError, Config, Seams, ServingSource};
-use api::kubeconfig::{ClientConfig, Proxy, Surroundings};
-use api::metrics::ClientMetrics;
-use api::transport::{Limits, Options};
+use api::kubeconfig::ClientConfig;
+use api::transport::Limits;
 use config::flags::CommandLine;
 use config::load::Loaded;
 use identity::client::{Dial, Wanted};
 use identity::serving::GivenFiles;
 use jiff::tz::TimeZone;
-use linux::SystemClock;
 use prometheus::Registry;
-use rustls::crypto::ring;
 use thiserror::Error;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::connection;
 use crate::version;
 
 /// A node waits more than it works. Two are enough, and their number must not
@@ -33,9 +30,6 @@ const THREADS: usize = 2;
 
 /// How long work that cannot be interrupted is waited for at the end.
 const LEFT_BEHIND: Duration = Duration::from_millis(100);
-
-/// How long a credential plugin may take.
-const PLUGIN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why the node ended, or never began.
 #[derive(Debug, Error)]
@@ -149,26 +143,10 @@ fn node_name(given: Option<&str>) -> Result<String, NodeError> {
 }
 
 fn seams(registry: Registry) -> Seams {
-    let environment: BTreeMap<_, _> = std::env::vars_os().collect();
-    let options = Options {
-        clock: Arc::new(SystemClock::start()),
-        provider: Arc::new(ring::default_provider()),
-        user_agent: version::user_agent(),
-        surroundings: Surroundings {
-            environment: environment.clone(),
-            terminal: io::stdin().is_terminal(),
-            timeout: PLUGIN_PATIENCE,
-        },
-        environment_proxy: None,
-        metrics: ClientMetrics::new(),
-    };
-    let with_proxy = options.clone();
+    let options = connection::options(version::user_agent());
+    let common = options.clone();
     let dial: Dial = Arc::new(move |config: &ClientConfig| {
-        let proxy = Proxy::from_environment(&config.server, &environment);
-        Ok(Options {
-            environment_proxy: proxy.map_err(|cause| cause.to_string())?,
-            ..with_proxy.clone()
-        })
+        connection::with_proxy(&common, config).map_err(|cause| cause.to_string())
     });
     Seams {
         options,
