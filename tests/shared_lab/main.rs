@@ -11,6 +11,7 @@
 )]
 
 mod cluster_tools;
+mod cri;
 mod identity;
 mod registry;
 mod upstream_kubelet;

@@ -1,8 +1,20 @@
-//! The real machine behind the seams. So far that is its clock.
+//! The real machine behind the seams: its clock, what it is made of and how it
+//! is connected; and what a process can ask of it for itself ([`process`]).
 //!
-//! In: the kernel. Out: the traits of `seams`. It must not know what a node
-//! does with them.
+//! In: the kernel, and the files below a root that is normally `/`. Out: the
+//! traits of `seams`. It must not know what a node does with them.
 
 mod clock;
+mod cpus;
+mod files;
+mod host;
+mod huge_pages;
+mod interfaces;
+mod machine;
+pub mod process;
+mod routes;
+#[cfg(test)]
+mod testing;
 
 pub use clock::SystemClock;
+pub use host::LinuxHost;

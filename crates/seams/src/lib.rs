@@ -1,13 +1,17 @@
 //! The seams: what a node stands on, and what a simulated machine can take the
 //! place of. Below them nothing is faked, above them nobody asks.
 //!
-//! In: nothing. Out: traits. So far [`Clock`] and [`Host`], each as far as the
-//! parts that are there need it; `Runtime` and `Net` come with theirs.
+//! In: nothing. Out: traits, and the messages of CRI that one of them speaks.
+//! So far [`Clock`], [`Host`] and [`Runtime`], each as far as the parts that are
+//! there need it; `Net` comes with its own.
 //!
 //! It must not know who stands on either side.
 
 mod clock;
+pub mod cri;
 pub mod host;
+pub mod runtime;
 
 pub use clock::{Clock, Elapsed, SharedClock, Sleep, timeout};
 pub use host::{Host, SharedHost};
+pub use runtime::{Runtime, RuntimeError, SharedRuntime};

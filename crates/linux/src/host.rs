@@ -1,0 +1,108 @@
+//! The machine as its kernel and its files tell it.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use seams::Host;
+use seams::host::{Answer, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts};
+
+use crate::files::Files;
+use crate::{interfaces, machine, routes};
+
+/// The machine that this process runs on.
+#[derive(Clone, Debug)]
+pub struct LinuxHost {
+    files: Files,
+}
+
+impl LinuxHost {
+    /// `root` is where the machine's files are, normally `/`. What the kernel
+    /// tells by calls (its name, its interfaces) is the same for every root.
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            files: Files::new(root),
+        }
+    }
+}
+
+impl Host for LinuxHost {
+    fn machine(&self) -> Result<MachineFacts, HostError> {
+        machine::look(&self.files)
+    }
+
+    fn disk(&self, path: &Path) -> Result<DiskFigures, HostError> {
+        let path = self.files.path(path);
+        let figures = rustix::fs::statvfs(&path)
+            .map_err(|cause| HostError::at(&path, io::Error::from(cause)))?;
+        Ok(DiskFigures {
+            capacity: figures.f_blocks.saturating_mul(figures.f_frsize),
+            available: figures.f_bavail.saturating_mul(figures.f_frsize),
+            inodes: figures.f_files,
+            inodes_free: figures.f_ffree,
+        })
+    }
+
+    fn interfaces(&self) -> Result<Vec<Interface>, HostError> {
+        interfaces::list()
+    }
+
+    fn default_routes(&self) -> Result<Option<Vec<DefaultRoute>>, HostError> {
+        routes::default_routes(&self.files)
+    }
+
+    fn resolve<'a>(&'a self, name: &'a str) -> Answer<'a, Vec<IpAddr>> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name, 0))
+                .await
+                .map_err(|cause| HostError::new(format!("the addresses of {name}"), cause))?;
+            let mut addresses = Vec::new();
+            for address in found.map(|address| address.ip()) {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
+            Ok(addresses)
+        })
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError> {
+        self.files.read(path)
+    }
+
+    fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {
+        self.files.write(path, content, mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn host() -> LinuxHost {
+        LinuxHost::new(PathBuf::from("/"))
+    }
+
+    #[test]
+    fn the_disk_of_a_path_has_room_and_that_of_no_path_is_an_error() {
+        let figures = host().disk(Path::new("/")).unwrap();
+        assert!(figures.capacity > 0);
+        assert!(figures.available <= figures.capacity);
+        assert!(figures.inodes_free <= figures.inodes);
+        let error = host().disk(Path::new("/no/such/path")).unwrap_err();
+        assert!(error.what.contains("/no/such/path"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn names_are_resolved_as_the_machine_does_it() {
+        let addresses = host().resolve("localhost").await.unwrap();
+        assert!(addresses.iter().all(IpAddr::is_loopback), "{addresses:?}");
+        assert!(!addresses.is_empty());
+        let addresses = host().resolve("192.0.2.7").await.unwrap();
+        assert_eq!(addresses, [IpAddr::from(Ipv4Addr::new(192, 0, 2, 7))]);
+        let error = host().resolve("no such name").await.unwrap_err();
+        assert!(error.what.contains("no such name"), "{error}");
+    }
+}

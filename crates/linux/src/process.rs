@@ -1,0 +1,229 @@
+//! What a node's process asks of the machine for itself. None of it is needed to
+//! be a node: what is refused is the caller's to warn of.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use thiserror::Error;
+
+const OWN_OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// What the machine refused.
+#[derive(Debug, Error)]
+pub enum ProcessError {
+    #[error(
+        "cannot set the node's own OOM score to {score}: {cause}; only root may lower it \
+         (oomScoreAdj)"
+    )]
+    OomScore { score: i32, cause: io::Error },
+    #[error("an OOM score of {0} is not between -1000 and 1000: change oomScoreAdj")]
+    OomScoreRange(i32),
+    #[error(
+        "cannot raise the limit of open files to {limit}: {cause}; root may, up to what \
+         /proc/sys/fs/nr_open says (maxOpenFiles)"
+    )]
+    OpenFiles { limit: u64, cause: io::Error },
+    #[error(
+        "cannot tell the service manager {message:?} at {address:?}: {cause}; it may take the \
+         node for one that hangs"
+    )]
+    Notify {
+        message: &'static str,
+        address: String,
+        cause: io::Error,
+    },
+    #[error(
+        "the service manager's address {0:?} (NOTIFY_SOCKET) is neither an absolute path nor an \
+         abstract socket"
+    )]
+    NotifyAddress(String),
+}
+
+/// How early the kernel ends this process when memory runs out: -1000 never,
+/// 1000 first.
+pub fn set_oom_score(score: i32) -> Result<(), ProcessError> {
+    write_oom_score(Path::new(OWN_OOM_SCORE), score)
+}
+
+fn write_oom_score(path: &Path, score: i32) -> Result<(), ProcessError> {
+    if !(-1000..=1000).contains(&score) {
+        return Err(ProcessError::OomScoreRange(score));
+    }
+    fs::write(path, score.to_string()).map_err(|cause| ProcessError::OomScore { score, cause })
+}
+
+/// How many files this process, and those that it starts, may have open.
+pub fn set_open_files(limit: u64) -> Result<(), ProcessError> {
+    let both = Rlimit {
+        current: Some(limit),
+        maximum: Some(limit),
+    };
+    setrlimit(Resource::Nofile, both).map_err(|cause| ProcessError::OpenFiles {
+        limit,
+        cause: cause.into(),
+    })
+}
+
+/// What started this process and watches it: systemd, by its notification
+/// protocol.
+#[derive(Debug)]
+pub struct ServiceManager {
+    socket: UnixDatagram,
+    address: SocketAddr,
+    name: String,
+}
+
+impl ServiceManager {
+    /// At the value of `NOTIFY_SOCKET`.
+    pub fn at(notify_socket: &OsStr) -> Result<Self, ProcessError> {
+        let name = notify_socket.to_string_lossy().into_owned();
+        let address = match notify_socket.as_bytes() {
+            [b'/', ..] => SocketAddr::from_pathname(notify_socket).ok(),
+            [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name).ok(),
+            _ => None,
+        };
+        let address = address.ok_or_else(|| ProcessError::NotifyAddress(name.clone()))?;
+        let socket = UnixDatagram::unbound()
+            // A service manager that does not read must not hold us up.
+            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+            .map_err(|cause| ProcessError::Notify {
+                message: "",
+                address: name.clone(),
+                cause,
+            })?;
+        Ok(Self {
+            socket,
+            address,
+            name,
+        })
+    }
+
+    /// The node has started.
+    pub fn ready(&self) -> Result<(), ProcessError> {
+        self.tell("READY=1")
+    }
+
+    /// The node is ending, as it was told.
+    pub fn stopping(&self) -> Result<(), ProcessError> {
+        self.tell("STOPPING=1")
+    }
+
+    /// The node is well, for another while.
+    pub fn alive(&self) -> Result<(), ProcessError> {
+        self.tell("WATCHDOG=1")
+    }
+
+    fn tell(&self, message: &'static str) -> Result<(), ProcessError> {
+        let sent = self
+            .socket
+            .send_to_addr(message.as_bytes(), &self.address)
+            .map_err(|cause| ProcessError::Notify {
+                message,
+                address: self.name.clone(),
+                cause,
+            });
+        sent.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::process::getrlimit;
+
+    use super::*;
+
+    #[test]
+    fn the_own_oom_score_is_set_and_one_out_of_range_refused() {
+        // What it is may always be set again.
+        let before = fs::read_to_string(OWN_OOM_SCORE).unwrap();
+        set_oom_score(before.trim().parse().unwrap()).unwrap();
+        assert_eq!(fs::read_to_string(OWN_OOM_SCORE).unwrap(), before);
+
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("oom_score_adj");
+        write_oom_score(&file, -999).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "-999");
+        for score in [-1001, 1001] {
+            let error = write_oom_score(&file, score).unwrap_err();
+            assert!(matches!(error, ProcessError::OomScoreRange(_)), "{error}");
+        }
+        let error = write_oom_score(directory.path(), 5).unwrap_err();
+        assert!(error.to_string().contains("to 5"), "{error}");
+    }
+
+    #[test]
+    fn the_limit_of_open_files_is_set_or_refused_with_the_number() {
+        let before = getrlimit(Resource::Nofile);
+        // Its upper limit may always be set again.
+        let most = before.maximum.unwrap();
+        set_open_files(most).unwrap();
+        assert_eq!(getrlimit(Resource::Nofile).current, Some(most));
+        // More than the kernel allows anybody.
+        let error = set_open_files(1 << 60).unwrap_err();
+        assert!(error.to_string().contains("1152921504606846976"), "{error}");
+        assert_eq!(getrlimit(Resource::Nofile).current, Some(most));
+    }
+
+    fn told(listener: &UnixDatagram) -> String {
+        let mut buffer = [0; 64];
+        listener
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let length = listener.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_service_manager_is_told_at_a_path_or_an_abstract_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let name = format!("ferrolet-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        for (listener, notify_socket) in [
+            (UnixDatagram::bind(&path).unwrap(), path.into_os_string()),
+            (
+                UnixDatagram::bind_addr(&address).unwrap(),
+                format!("@{name}").into(),
+            ),
+        ] {
+            let manager = ServiceManager::at(&notify_socket).unwrap();
+            manager.ready().unwrap();
+            manager.alive().unwrap();
+            manager.stopping().unwrap();
+            for message in ["READY=1", "WATCHDOG=1", "STOPPING=1"] {
+                assert_eq!(told(&listener), message);
+            }
+        }
+    }
+
+    #[test]
+    fn a_service_manager_that_is_not_there_or_does_not_read_is_an_error_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let manager = ServiceManager::at(path.as_os_str()).unwrap();
+        let error = manager.ready().unwrap_err().to_string();
+        assert!(error.contains("READY=1"), "{error}");
+
+        let flags = rustix::fs::fcntl_getfl(&manager.socket).unwrap();
+        assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
+        let _deaf = UnixDatagram::bind(&path).unwrap();
+        let mut outcomes = (0..100_000).map(|_| manager.alive());
+        let error = outcomes.find_map(Result::err).unwrap();
+        let ProcessError::Notify { cause, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(cause.kind(), io::ErrorKind::WouldBlock);
+
+        for bad in ["", "relative", "vsock:2:1234"] {
+            assert!(ServiceManager::at(OsStr::new(bad)).is_err(), "{bad:?}");
+        }
+    }
+}
