@@ -13,5 +13,6 @@
 mod cluster_tools;
 mod cri;
 mod identity;
+mod join;
 mod registry;
 mod upstream_kubelet;

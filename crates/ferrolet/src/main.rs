@@ -19,12 +19,14 @@ mod config;
 mod connection;
 mod csr;
 mod given;
+mod join;
 mod kubeconfig;
 mod kubelet;
 mod logging;
 mod new_file;
 mod output;
 mod rbac;
+mod reset;
 mod token;
 mod version;
 
@@ -86,6 +88,10 @@ enum Command {
     /// Print the completions for a shell
     #[command(after_help = "Example:\n  source <(ferrolet completions bash)")]
     Completions { shell: clap_complete::Shell },
+    /// Make this machine a node of a cluster
+    Join(Box<join::Arguments>),
+    /// Undo a join on this machine
+    Reset(reset::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -108,6 +114,8 @@ fn main() -> ExitCode {
         Command::Kubeconfig { verb } => kubeconfig::run(verb),
         Command::Rbac { verb } => rbac::run(verb),
         Command::Completions { shell } => completions::run(shell),
+        Command::Join(arguments) => join::run(*arguments),
+        Command::Reset(arguments) => reset::run(&arguments),
     }
 }
 

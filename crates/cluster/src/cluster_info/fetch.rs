@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
+use api::transport::{DialProblem, SendError};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use thiserror::Error;
@@ -59,6 +60,9 @@ impl FetchError {
 const UNREADABLE: &str = "Failed to parse error data";
 
 fn of_transport(error: &(dyn StdError + 'static)) -> FetchError {
+    if let Some(problem) = dial_problem(error) {
+        return of_dial(problem);
+    }
     match tls_error(error) {
         Some(rustls::Error::InvalidMessage(_)) => {
             FetchError::NotApiServer("it does not speak TLS".to_owned())
@@ -66,6 +70,29 @@ fn of_transport(error: &(dyn StdError + 'static)) -> FetchError {
         Some(rustls::Error::InvalidCertificate(cause)) => FetchError::Untrusted(cause.to_string()),
         Some(other) => FetchError::Unreachable(other.to_string()),
         None => FetchError::Unreachable(innermost(error)),
+    }
+}
+
+/// What our own transport says of a dial. It has put the handshake's errors into
+/// words already.
+fn dial_problem<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a DialProblem> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(SendError::Dial(dial)) = error.downcast_ref() {
+            return Some(&dial.problem);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn of_dial(problem: &DialProblem) -> FetchError {
+    match problem {
+        DialProblem::Certificate(cause) => FetchError::Untrusted(cause.clone()),
+        DialProblem::Tls(cause) if cause.contains("corrupt message") => {
+            FetchError::NotApiServer("it does not speak TLS".to_owned())
+        }
+        other => FetchError::Unreachable(other.to_string()),
     }
 }
 
@@ -108,6 +135,9 @@ pub async fn fetch(client: &Client) -> Result<ClusterInfo, FetchError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use api::transport::DialError;
     use kube::core::Status;
 
     use super::*;
@@ -144,6 +174,26 @@ mod tests {
         let busy = of(503, "ServiceUnavailable", "starting");
         assert_eq!(busy, FetchError::Unreachable("starting".to_owned()));
         assert!(busy.may_pass());
+    }
+
+    #[test]
+    fn what_our_transport_says_of_a_dial_is_told_apart() {
+        let failed = |problem| {
+            let dial = DialError {
+                server: "https://h:1".to_owned(),
+                via: None,
+                problem,
+            };
+            let error = SendError::Dial(Arc::new(dial));
+            FetchError::of(&kube::Error::Service(Box::new(error)))
+        };
+        let untrusted = failed(DialProblem::Certificate("why".to_owned()));
+        assert_eq!(untrusted, FetchError::Untrusted("why".to_owned()));
+        let garbled = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        let plain = failed(DialProblem::Tls(garbled.to_string()));
+        assert!(matches!(plain, FetchError::NotApiServer(_)), "{plain}");
+        let ended = failed(DialProblem::Tls("end of file".to_owned()));
+        assert!(ended.may_pass(), "{ended}");
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use identity::published;
 use thiserror::Error;
 
 use super::service::MARK;
 use super::{
     AUTHORITY, BOOTSTRAP_KUBECONFIG, CERTIFICATES, DROP_IN_PATH, FLAGS, INSTANCE_CONFIG,
-    KUBECONFIG, KUBELET_CONFIG, UNIT_PATH, below,
+    KUBECONFIG, KUBELET_CONFIG, KUBELET_DIRECTORY, UNIT_PATH, below,
 };
 use crate::files::{self, FileError};
 
@@ -23,8 +24,9 @@ const CONTROL_PLANE: [&str; 4] = [
 ];
 
 /// Directories that a join made, inner ones first: they go if nothing is in them.
-const DIRECTORIES: [&str; 5] = [
+const DIRECTORIES: [&str; 6] = [
     CERTIFICATES,
+    KUBELET_DIRECTORY,
     "/etc/systemd/system/kubelet.service.d",
     "/etc/kubernetes/pki",
     "/etc/kubernetes/manifests",
@@ -112,6 +114,12 @@ impl ResetPlan {
         &self.kept
     }
 
+    /// What shows that this machine is part of the control plane: nothing will be
+    /// removed from it.
+    pub fn control_plane(&self) -> Option<&Path> {
+        self.control_plane.as_deref()
+    }
+
     /// Removes what is listed, and nothing else. What has gone meanwhile is fine.
     pub fn execute(&self) -> Result<(), ResetError> {
         if let Some(sign) = &self.control_plane {
@@ -150,7 +158,8 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// The pairs of the node, under the names that kubelets give them.
+/// The pairs of the node, under the names that kubelets give them, and what our
+/// agent tells of them.
 fn certificates(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let directory = below(root, Path::new(CERTIFICATES));
     let failed = |cause| FileError::new("list", &directory, cause);
@@ -166,9 +175,14 @@ fn certificates(root: &Path) -> Result<Vec<PathBuf>, FileError> {
         let text = name.to_string_lossy();
         let pair = (text.starts_with("kubelet-client") || text.starts_with("kubelet-server"))
             && text.contains(".pem");
-        let key = ["kubelet-client.key.tmp", "kubelet.crt", "kubelet.key"].contains(&&*text);
+        let others = [
+            "kubelet-client.key.tmp",
+            "kubelet.crt",
+            "kubelet.key",
+            published::FILE_NAME,
+        ];
         let directory = entry.file_type().map_err(failed)?.is_dir();
-        if (pair || key) && !directory {
+        if (pair || others.contains(&&*text)) && !directory {
             found.push(Path::new(CERTIFICATES).join(&name));
         }
     }
@@ -248,6 +262,7 @@ mod tests {
             put(root, path, "x");
         }
         put(root, "/var/lib/kubelet/pki/kubelet-client-2026.pem", "x");
+        put(root, "/var/lib/kubelet/pki/ferrolet-identity.json", "x");
         let current = below(root, Path::new(CERTIFICATES)).join("kubelet-client-current.pem");
         symlink("kubelet-client-2026.pem", current).unwrap();
         put(root, UNIT_PATH, &service::unit(Path::new("/x")));
@@ -281,6 +296,7 @@ mod tests {
             "/etc/kubernetes/pki",
             "/etc/systemd/system/kubelet.service.d",
             "/var/lib/kubelet/pki/kubelet-client-2026.pem",
+            "/var/lib/kubelet/pki/ferrolet-identity.json",
         ] {
             assert!(!left(path), "{path} was left");
         }
@@ -299,6 +315,7 @@ mod tests {
     fn only_what_was_listed_is_removed() {
         let directory = joined();
         let plan = ResetPlan::look(directory.path()).unwrap();
+        assert_eq!(plan.control_plane(), None);
         put(directory.path(), BOOTSTRAP_KUBECONFIG, "came later");
         plan.execute().unwrap();
         assert!(below(directory.path(), Path::new(BOOTSTRAP_KUBECONFIG)).exists());
@@ -325,6 +342,8 @@ mod tests {
         let directory = joined();
         put(directory.path(), "/etc/kubernetes/admin.conf", "x");
         let plan = ResetPlan::look(directory.path()).unwrap();
+        let sign = Path::new("/etc/kubernetes/admin.conf");
+        assert_eq!(plan.control_plane(), Some(sign));
         assert!(matches!(plan.execute(), Err(ResetError::ControlPlane(_))));
         assert!(below(directory.path(), Path::new(AUTHORITY)).exists());
     }
