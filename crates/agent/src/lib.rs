@@ -7,24 +7,25 @@
 //! environment or the clock: the binary chooses and passes them in.
 
 mod announce;
+mod node;
 mod parts;
 mod serving;
 
 use std::fmt;
 use std::time::Duration;
 
-use api::objects::OwnNode;
-use api::transport::{LaneOptions, Limits, Options};
+use api::transport::Options;
 use identity::client::{Dial, Establish, EstablishError, Wanted};
 use identity::keeper::{GaveUp, Outlet};
 use identity::metrics::KeeperMetrics;
 use identity::request::Purpose;
 use prometheus::Registry;
+use seams::{SharedHost, SharedRuntime};
 use thiserror::Error;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+pub use node::Rates;
 pub use serving::{ServingSource, StartServingError};
 
 use announce::Announcement;
@@ -38,8 +39,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct Config {
     pub identity: Wanted,
     pub serving: ServingSource,
-    /// For ordinary requests: `kubeAPIQPS` and `kubeAPIBurst`.
-    pub limits: Option<Limits>,
+    pub node: ::node::Config,
+    pub rates: Rates,
 }
 
 /// What the node stands on.
@@ -49,6 +50,8 @@ pub struct Seams {
     pub options: Options,
     /// The same, with the proxy for a server.
     pub dial: Dial,
+    pub host: SharedHost,
+    pub runtime: SharedRuntime,
     pub registry: Registry,
     /// For the state that is left on disk for tools.
     pub process_id: u32,
@@ -69,6 +72,8 @@ pub enum AgentError {
     Serving(#[from] StartServingError),
     #[error(transparent)]
     GaveUp(#[from] GaveUp),
+    #[error(transparent)]
+    OverReserved(#[from] ::node::allocatable::OverReserved),
     #[error(
         "a part of the node has died ({part}): {cause}; this is a fault of ours, please report it"
     )]
@@ -100,7 +105,8 @@ async fn start_and_wait(
     let Config {
         identity: wanted,
         serving,
-        limits,
+        node,
+        rates,
     } = config;
     let clock = seams.options.clock.clone();
     let (outlet, findings) = Outlet::new(Purpose::Client);
@@ -123,8 +129,7 @@ async fn start_and_wait(
             .as_ref()
             .map(|(_, findings)| findings.state.clone()),
     };
-    let ending = parts.ending();
-    parts.start("announcement", announcement.run(ending));
+    parts.start("announcement", |ending| announcement.run(ending));
 
     let establish = Establish {
         wanted: &wanted,
@@ -138,17 +143,10 @@ async fn start_and_wait(
     // After the kubeconfig, as upstream: who cannot reach the cluster makes no
     // certificates for it.
     let serving = serving.start(channels, &wanted, seams, parts)?;
-    let lane = identity.transport.lane(LaneOptions {
-        name: "requests",
-        limits,
-        timeout: None,
-        own_connections: false,
-    });
-    let client = lane.client("default");
     let managed = identity.managed.is_some();
     if let Some(managed) = identity.managed {
-        let ending = parts.ending();
-        parts.start_fallible("client certificate", managed.keeper.run(ending));
+        let keeper = managed.keeper;
+        parts.start_fallible("client certificate", |ending| keeper.run(ending));
         // Asked as nobody, the API server would only refuse.
         let mut certificate = managed.findings.certificate;
         let arrived = async move { certificate.wait_for(Option::is_some).await.is_ok() };
@@ -163,15 +161,7 @@ async fn start_and_wait(
         "the node has an identity"
     );
 
-    let (seen, own_node) = watch::channel(None);
-    let following = OwnNode {
-        name: wanted.node_name.clone(),
-        client: client.clone(),
-        clock,
-        seen,
-    };
-    let ending = parts.ending();
-    parts.start("own node", following.run(ending));
-    serving.connect(&wanted, client, own_node, &seams.options, parts);
+    let started = node::start(node, &identity.transport, rates, seams, parts)?;
+    serving.connect(&wanted, started, &seams.options, parts);
     Err(parts.until_one_fails().await)
 }

@@ -27,27 +27,27 @@ impl Parts {
         }
     }
 
-    /// What tells a part to end.
-    pub(crate) fn ending(&self) -> CancellationToken {
-        self.ending.clone()
-    }
-
-    pub(crate) fn start(
+    /// Starts a part, which is given what tells it to end.
+    pub(crate) fn start<P: Future<Output = ()> + Send + 'static>(
         &mut self,
         name: &'static str,
-        part: impl Future<Output = ()> + Send + 'static,
+        part: impl FnOnce(CancellationToken) -> P,
     ) {
+        let part = part(self.ending.clone());
         self.running.spawn(name, async move {
             part.await;
             Ok(())
         });
     }
 
-    pub(crate) fn start_fallible<E: Into<AgentError>>(
+    pub(crate) fn start_fallible<E: Into<AgentError>, P>(
         &mut self,
         name: &'static str,
-        part: impl Future<Output = Result<(), E>> + Send + 'static,
-    ) {
+        part: impl FnOnce(CancellationToken) -> P,
+    ) where
+        P: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        let part = part(self.ending.clone());
         self.running
             .spawn(name, async move { part.await.map_err(Into::into) });
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::events::{NodeEvent, Severity};
+use api::events::Severity;
 use api::transport::Options;
 use identity::client::Wanted;
 use identity::csr::Requester;
@@ -16,14 +16,15 @@ use identity::serving::{GivenError, GivenFiles, ServingError, ServingFiles};
 use identity::store::{Location, PairStore, StoreError};
 use identity::tls::{self, TlsError};
 use k8s_openapi::api::core::v1::Node;
-use kube::Client;
+use node::Recorder;
+use node::recorder::about_node;
 use rustls::sign::CertifiedKey;
-use seams::{SharedClock, timeout};
+use seams::SharedClock;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
+use crate::node::Started;
 use crate::parts::Parts;
 use crate::{AgentError, Seams};
 
@@ -114,9 +115,10 @@ impl ServingSource {
                 let (sender, certificate) = watch::channel(None);
                 let followed = files.serve(options.provider.clone(), sender);
                 let followed = followed.map_err(StartServingError::from)?;
-                let ending = parts.ending();
                 let clock = options.clock.clone();
-                parts.start("serving files", followed.run(clock, reload, ending));
+                parts.start("serving files", |ending| {
+                    followed.run(clock, reload, ending)
+                });
                 Ok(Serving::fixed(certificate))
             }
             Self::SelfSigned { host } => {
@@ -153,8 +155,7 @@ impl Serving {
     pub(crate) fn connect(
         self,
         wanted: &Wanted,
-        client: Client,
-        own_node: watch::Receiver<Option<Arc<Node>>>,
+        node: Started,
         options: &Options,
         parts: &mut Parts,
     ) {
@@ -165,10 +166,10 @@ impl Serving {
         let names = Names {
             node_name: wanted.node_name.clone(),
             dns_only: signed.dns_only,
-            own_node,
+            own_node: node.own_node,
             templates,
         };
-        let event_client = client.clone();
+        let client = node.requests;
         let keeper = Keeper {
             purpose: Purpose::Serving,
             store: signed.store,
@@ -187,14 +188,13 @@ impl Serving {
         };
         let pending = PendingEvents {
             node_name: wanted.node_name.clone(),
-            client: event_client,
+            recorder: node.recorder,
             clock: options.clock.clone(),
             state: signed.findings.state,
         };
-        let ending = parts.ending();
-        parts.start("serving names", names.run(ending.clone()));
-        parts.start("serving events", pending.run(ending.clone()));
-        parts.start_fallible("serving certificate", keeper.run(ending));
+        parts.start("serving names", |ending| names.run(ending));
+        parts.start("serving events", |ending| pending.run(ending));
+        parts.start_fallible("serving certificate", |ending| keeper.run(ending));
     }
 }
 
@@ -259,13 +259,10 @@ const UNANSWERED: Duration = Duration::from_secs(5);
 /// the cluster's memory with it.
 const BETWEEN_EVENTS: Duration = Duration::from_secs(3600);
 
-/// How long an event may take to be posted.
-const POSTING: Duration = Duration::from_secs(30);
-
 /// Tells the cluster's people of a request that only they can answer.
 struct PendingEvents {
     node_name: String,
-    client: Client,
+    recorder: Recorder,
     clock: SharedClock,
     state: watch::Receiver<State>,
 }
@@ -289,30 +286,18 @@ impl PendingEvents {
             let Some(csr) = csr else {
                 continue;
             };
-            self.tell(&csr).await;
+            self.tell(&csr);
             self.clock.sleep(BETWEEN_EVENTS).await;
         }
     }
 
-    async fn tell(&self, csr: &str) {
-        let event = NodeEvent {
-            node_name: &self.node_name,
-            severity: Severity::Warning,
-            reason: "ServingCertificatePending",
-            message: format!(
-                "CSR {csr} for the serving certificate is waiting for approval: kubectl certificate approve {csr}"
-            ),
-        };
-        let post = event.post(self.client.clone(), self.clock.now());
-        let problem = match timeout(&*self.clock, POSTING, post).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(elapsed) => elapsed.to_string(),
-        };
-        warn!(
-            csr,
-            err = problem,
-            "the event about the certificate request could not be posted"
+    fn tell(&self, csr: &str) {
+        let message = format!(
+            "CSR {csr} for the serving certificate is waiting for approval: kubectl certificate approve {csr}"
         );
+        let node = about_node(&self.node_name);
+        let reason = "ServingCertificatePending";
+        self.recorder
+            .record(node, Severity::Warning, reason, message);
     }
 }

@@ -1,25 +1,30 @@
 //! From settings to a running node: what the process gives to the agent, and
 //! what it does with how the agent ends.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{AgentError, Config, Seams, ServingSource};
+use agent::{AgentError, Config, Rates, Seams, ServingSource};
 use api::kubeconfig::ClientConfig;
 use api::transport::Limits;
 use config::flags::CommandLine;
 use config::load::Loaded;
+use config::settings::Settings;
 use identity::client::{Dial, Wanted};
 use identity::serving::GivenFiles;
 use jiff::tz::TimeZone;
+use linux::LinuxHost;
+use node::FlagValues;
 use prometheus::Registry;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::connection;
 use crate::version;
@@ -47,12 +52,15 @@ pub(crate) enum NodeError {
     #[error("the process cannot be set up: {0}")]
     Process(#[from] io::Error),
     #[error(transparent)]
+    Config(#[from] node::config::ConfigError),
+    #[error("containerRuntimeEndpoint: {0}")]
+    Endpoint(#[from] cri::EndpointError),
+    #[error(transparent)]
     Agent(#[from] AgentError),
 }
 
 /// Runs the node until a signal ends it.
 pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<(), NodeError> {
-    let registry = Registry::new();
     let config = configure(line, loaded, directory)?;
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -62,7 +70,7 @@ pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Resu
         let shutdown = CancellationToken::new();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let node = agent::run(config, seams(registry), shutdown.clone());
+        let node = agent::run(config, seams(&loaded.settings)?, shutdown.clone());
         let mut node = std::pin::pin!(node);
         let outcome = tokio::select! {
             outcome = &mut node => return Ok(outcome?),
@@ -97,13 +105,45 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
         rotate: settings.bool("rotateCertificates"),
         zone: TimeZone::system(),
     };
-    let qps = f64::from(i32::try_from(settings.int("kubeAPIQPS")).unwrap_or(i32::MAX));
-    let burst = u32::try_from(settings.int("kubeAPIBurst")).unwrap_or_default();
+    let flags = FlagValues {
+        node_name: node_name.clone(),
+        hostname: node_name.clone(),
+        node_ip: given("node-ip").unwrap_or_default().to_owned(),
+        node_labels: pairs(line, "node-labels"),
+        cloud_provider: given("cloud-provider").unwrap_or_default().to_owned(),
+        root_directory: path("root-dir").unwrap_or_else(|| PathBuf::from("/var/lib/kubelet")),
+        ignore_eviction: line.bool("experimental-allocatable-ignore-eviction") == Some(true),
+        kubelet_version: version::kubelet(),
+        // None that this build really has.
+        declared_features: Vec::new(),
+    };
+    let (node, notices) = node::Config::from_settings(settings, flags)?;
+    for notice in notices {
+        warn!("{notice}");
+    }
     Ok(Config {
         serving: serving(loaded, directory, node_name),
         identity,
-        limits: Limits::from_settings(qps, burst),
+        node,
+        rates: Rates {
+            requests: limits(settings, "kubeAPIQPS", "kubeAPIBurst"),
+            events: limits(settings, "eventRecordQPS", "eventBurst"),
+        },
     })
+}
+
+fn limits(settings: &Settings, qps: &str, burst: &str) -> Option<Limits> {
+    let qps = f64::from(i32::try_from(settings.int(qps)).unwrap_or(i32::MAX));
+    let burst = u32::try_from(settings.int(burst)).unwrap_or_default();
+    Limits::from_settings(qps, burst)
+}
+
+fn pairs(line: &CommandLine, name: &str) -> BTreeMap<String, String> {
+    let pairs = line.pairs(name).into_iter();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    pairs
+        .map(|(key, value)| (key.to_owned(), text(value)))
+        .collect()
 }
 
 fn serving(loaded: &Loaded, directory: &Path, host: String) -> ServingSource {
@@ -142,16 +182,29 @@ fn node_name(given: Option<&str>) -> Result<String, NodeError> {
     Ok(name)
 }
 
-fn seams(registry: Registry) -> Seams {
+/// To be called inside the runtime, in which the connections will live.
+fn seams(settings: &Settings) -> Result<Seams, NodeError> {
     let options = connection::options(version::user_agent());
     let common = options.clone();
     let dial: Dial = Arc::new(move |config: &ClientConfig| {
         connection::with_proxy(&common, config).map_err(|cause| cause.to_string())
     });
-    Seams {
+    let runtime = cri::Config {
+        runtime_endpoint: settings.text("containerRuntimeEndpoint").to_owned(),
+        image_endpoint: settings.text("imageServiceEndpoint").to_owned(),
+        request_timeout: settings
+            .duration("runtimeRequestTimeout")
+            .to_std()
+            .unwrap_or_default(),
+        ..cri::Config::default()
+    };
+    let runtime = cri::Client::new(&runtime, options.clock.clone())?;
+    Ok(Seams {
         options,
         dial,
-        registry,
+        host: Arc::new(LinuxHost::new(PathBuf::from("/"))),
+        runtime: Arc::new(runtime),
+        registry: Registry::new(),
         process_id: std::process::id(),
-    }
+    })
 }
