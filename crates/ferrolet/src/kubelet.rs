@@ -1,5 +1,6 @@
 //! `ferrolet kubelet`: the node agent. So far it understands its command line
-//! and configuration to the end, and gets and keeps the node's certificates.
+//! and configuration to the end, gets and keeps the node's certificates, and keeps
+//! the node at the API server.
 
 mod help;
 mod node;
@@ -66,6 +67,9 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
     info!(
         version = version::kubelet(),
         "configuration accepted, starting"
+    );
+    warn!(
+        "this build keeps a node at the API server and runs no pods: keep them away with registerWithTaints, or cordon the node"
     );
     match node::run(&line, &loaded, &directory) {
         Ok(()) => ExitCode::SUCCESS,

@@ -45,7 +45,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a node: takes the kubelet's flags (so far it gets and keeps its certificates)
+    /// Run a node: takes the kubelet's flags (so far it registers, reports its status and runs no pods)
     #[command(disable_help_flag = true)]
     Kubelet {
         #[arg(

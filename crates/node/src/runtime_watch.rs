@@ -19,6 +19,9 @@ const PROBE: Duration = Duration::from_secs(5);
 /// How often it is asked what images it holds.
 const IMAGES: Duration = Duration::from_secs(30);
 
+/// When to tell again what it did not take.
+const TOLD_AGAIN: Duration = Duration::from_secs(10);
+
 /// What the kubelet has always said that it speaks.
 const SPOKEN: &str = "0.1.0";
 
@@ -171,7 +174,8 @@ impl Asking {
                         }),
                     }),
                 };
-                match self.runtime.update_runtime_config(request).await {
+                let told = self.runtime.update_runtime_config(request).await;
+                match told {
                     Ok(_) => info!(
                         cidrs = pod_cidr,
                         "the runtime knows the node's pod addresses"
@@ -194,5 +198,227 @@ fn image(image: Image) -> RuntimeImage {
         repo_digests: image.repo_digests,
         repo_tags: image.repo_tags,
         size: image.size,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::SystemTime;
+
+    use seams::cri::{
+        ImageFsInfoRequest, ImageFsInfoResponse, ImageStatusRequest, ImageStatusResponse,
+        ListImagesResponse, RuntimeConfigRequest, RuntimeConfigResponse, RuntimeFeatures,
+        RuntimeStatus, UpdateRuntimeConfigResponse, VersionResponse,
+    };
+    use seams::runtime::{Answer, Code, Runtime, RuntimeError};
+    use testkit::clock::TokioClock;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::runtime::NETWORK_READY;
+
+    /// A runtime that says what it is told to say.
+    #[derive(Debug, Default)]
+    struct Told {
+        /// `None`: it is away.
+        ready: Mutex<Option<bool>>,
+        version: Mutex<String>,
+        images: Mutex<Vec<Image>>,
+        cidrs: Mutex<Vec<String>>,
+        asked: Mutex<u32>,
+    }
+
+    impl Told {
+        fn answer<T: Send + 'static>(
+            &self,
+            call: &'static str,
+            answer: impl FnOnce() -> T,
+        ) -> Answer<'_, T> {
+            let away = self.ready.lock().unwrap().is_none();
+            let answer = if away {
+                Err(RuntimeError::new(call, Code::Unavailable, "away"))
+            } else {
+                Ok(answer())
+            };
+            Box::pin(async move { answer })
+        }
+    }
+
+    impl Runtime for Told {
+        fn version(&self, _: VersionRequest) -> Answer<'_, VersionResponse> {
+            self.answer("Version", || VersionResponse {
+                runtime_name: "containerd".to_owned(),
+                runtime_version: self.version.lock().unwrap().clone(),
+                ..VersionResponse::default()
+            })
+        }
+
+        fn status(&self, _: StatusRequest) -> Answer<'_, StatusResponse> {
+            *self.asked.lock().unwrap() += 1;
+            let ready = self.ready.lock().unwrap().unwrap_or_default();
+            self.answer("Status", || {
+                let condition = |kind: &str, status| seams::cri::RuntimeCondition {
+                    r#type: kind.to_owned(),
+                    status,
+                    ..seams::cri::RuntimeCondition::default()
+                };
+                let conditions = vec![
+                    condition(RUNTIME_READY, ready),
+                    condition(NETWORK_READY, false),
+                ];
+                StatusResponse {
+                    status: Some(RuntimeStatus { conditions }),
+                    features: Some(RuntimeFeatures {
+                        supplemental_groups_policy: true,
+                        ..RuntimeFeatures::default()
+                    }),
+                    ..StatusResponse::default()
+                }
+            })
+        }
+
+        fn runtime_config(&self, _: RuntimeConfigRequest) -> Answer<'_, RuntimeConfigResponse> {
+            self.answer("RuntimeConfig", RuntimeConfigResponse::default)
+        }
+
+        fn update_runtime_config(
+            &self,
+            request: UpdateRuntimeConfigRequest,
+        ) -> Answer<'_, UpdateRuntimeConfigResponse> {
+            let network = request
+                .runtime_config
+                .and_then(|config| config.network_config);
+            let cidrs = network.unwrap_or_default().pod_cidr;
+            self.cidrs.lock().unwrap().push(cidrs);
+            self.answer("UpdateRuntimeConfig", UpdateRuntimeConfigResponse::default)
+        }
+
+        fn list_images(&self, _: ListImagesRequest) -> Answer<'_, ListImagesResponse> {
+            self.answer("ListImages", || ListImagesResponse {
+                images: self.images.lock().unwrap().clone(),
+            })
+        }
+
+        fn image_status(&self, _: ImageStatusRequest) -> Answer<'_, ImageStatusResponse> {
+            self.answer("ImageStatus", ImageStatusResponse::default)
+        }
+
+        fn image_fs_info(&self, _: ImageFsInfoRequest) -> Answer<'_, ImageFsInfoResponse> {
+            self.answer("ImageFsInfo", ImageFsInfoResponse::default)
+        }
+    }
+
+    struct Watching {
+        runtime: Arc<Told>,
+        clock: SharedClock,
+        facts: watch::Receiver<RuntimeFacts>,
+        cidrs: watch::Sender<Option<String>>,
+        running: JoinHandle<()>,
+        ending: CancellationToken,
+    }
+
+    impl Watching {
+        fn start(ready: Option<bool>) -> Self {
+            let runtime = Arc::new(Told::default());
+            *runtime.ready.lock().unwrap() = ready;
+            let clock: SharedClock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
+            let (facts, seen) = watch::channel(RuntimeFacts::default());
+            let (cidrs, pod_cidrs) = watch::channel(None);
+            let watching = RuntimeWatch {
+                runtime: runtime.clone(),
+                clock: clock.clone(),
+                facts,
+                pod_cidrs,
+            };
+            let ending = CancellationToken::new();
+            #[expect(clippy::disallowed_methods, reason = "the test joins it")]
+            let running = tokio::spawn(watching.run(ending.clone()));
+            Self {
+                runtime,
+                clock,
+                facts: seen,
+                cidrs,
+                running,
+                ending,
+            }
+        }
+
+        async fn after(&self, seconds: u64) -> RuntimeFacts {
+            self.clock.sleep(Duration::from_secs(seconds)).await;
+            self.facts.borrow().clone()
+        }
+
+        async fn stop(self) {
+            self.ending.cancel();
+            self.running.await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_runtime_says_is_published_and_kept_fresh() {
+        let watching = Watching::start(Some(true));
+        *watching.runtime.version.lock().unwrap() = "2.1.9".to_owned();
+        let facts = watching.after(1).await;
+        assert!(facts.probed);
+        assert_eq!(facts.name, "containerd");
+        assert_eq!(facts.version.as_deref(), Some("2.1.9"));
+        assert_eq!(facts.last_good_status, Some(Duration::ZERO));
+        assert_eq!(facts.supplemental_groups_policy, Some(true));
+        assert_eq!(facts.conditions.unwrap().len(), 2);
+        let later = watching.after(60).await;
+        assert_eq!(later.last_good_status, Some(Duration::from_secs(60)));
+        assert_eq!(
+            *watching.runtime.asked.lock().unwrap(),
+            13,
+            "every five seconds"
+        );
+        watching.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_is_away_or_not_ready_is_not_good() {
+        let watching = Watching::start(None);
+        let facts = watching.after(1).await;
+        assert!(facts.probed && facts.conditions.is_none());
+        assert_eq!(facts.last_good_status, None);
+        *watching.runtime.ready.lock().unwrap() = Some(false);
+        let facts = watching.after(5).await;
+        assert!(facts.conditions.is_some());
+        assert_eq!(facts.last_good_status, None, "it answers, and is not ready");
+        assert_eq!(facts.supplemental_groups_policy, None);
+        *watching.runtime.ready.lock().unwrap() = Some(true);
+        assert!(watching.after(5).await.last_good_status.is_some());
+        watching.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_comes_back_is_asked_again_who_it_is() {
+        let watching = Watching::start(Some(true));
+        *watching.runtime.version.lock().unwrap() = "2.1.9".to_owned();
+        watching.after(1).await;
+        *watching.runtime.ready.lock().unwrap() = None;
+        assert_eq!(watching.after(5).await.version, None);
+        *watching.runtime.version.lock().unwrap() = "2.2.0".to_owned();
+        *watching.runtime.ready.lock().unwrap() = Some(true);
+        assert_eq!(watching.after(5).await.version.as_deref(), Some("2.2.0"));
+        watching.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn images_are_listed_every_half_minute_and_pod_addresses_told_once() {
+        let watching = Watching::start(Some(true));
+        assert!(watching.after(1).await.images.is_empty());
+        watching.runtime.images.lock().unwrap().push(Image {
+            id: "sha256:1".to_owned(),
+            size: 7,
+            ..Image::default()
+        });
+        watching.cidrs.send_replace(Some("10.1.0.0/24".to_owned()));
+        let facts = watching.after(30).await;
+        assert_eq!(facts.images[0].size, 7);
+        watching.after(60).await;
+        assert_eq!(*watching.runtime.cidrs.lock().unwrap(), ["10.1.0.0/24"]);
+        watching.stop().await;
     }
 }
