@@ -181,7 +181,9 @@ impl Asking {
                         "the runtime knows the node's pod addresses"
                     ),
                     Err(error) => {
-                        warn!(err = %error, "the runtime cannot be told the node's pod addresses")
+                        warn!(err = %error, "the runtime cannot be told the node's pod addresses");
+                        self.clock.sleep(TOLD_AGAIN).await;
+                        continue;
                     }
                 }
             }
