@@ -4,11 +4,13 @@
 use std::future::Future;
 use std::time::Duration;
 
+use identity::Leaf;
 use seams::{Clock, timeout};
 
 use super::{
     ClusterInfo, Discovered, DiscoveryError, FetchError, Pinning, judge_again, judge_first,
 };
+use crate::pin::CaPin;
 use crate::token::Token;
 
 /// How long between two looks.
@@ -55,11 +57,28 @@ where
     if *pinning == Pinning::Skip {
         return Ok(discovered);
     }
-    let authority = discovered.endpoint.authority_pem().to_vec();
+    // Only what was pinned vouches for the server now: cluster-info may name
+    // others beside it, and so far only whoever knows the token vouches for that.
+    let authority = pinned(discovered.endpoint.authority_pem(), pinning);
     let fetch_again = || fetch_verified(authority.clone());
     let judge = |outcome: Answer| outcome.map_err(|cause| second_error(server, cause));
     let second = patience.until(fetch_again, judge, &mut on_wait).await?;
     judge_again(server, &first, &second, discovered)
+}
+
+/// The certificates of a bundle that are pinned.
+fn pinned(authority_pem: &[u8], pinning: &Pinning) -> Vec<u8> {
+    let Pinning::Pins(pins) = pinning else {
+        return authority_pem.to_vec();
+    };
+    let blocks = pem::parse_many(authority_pem).unwrap_or_default();
+    let is_pinned = |block: &pem::Pem| {
+        let leaf = Leaf::from_der(block.contents()).ok();
+        leaf.is_some_and(|leaf| CaPin::any_matches(pins, &[CaPin::of(&leaf)]))
+    };
+    let kept: Vec<_> = blocks.into_iter().filter(is_pinned).collect();
+    let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+    pem::encode_many_config(&kept, lines).into_bytes()
 }
 
 fn fetch_error(server: &str, cause: FetchError) -> DiscoveryError {

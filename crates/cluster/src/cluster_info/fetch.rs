@@ -42,6 +42,10 @@ impl FetchError {
     pub fn of(error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => match status.code {
+                // A proxy in front of a server that is just starting.
+                500.. if status.reason == UNREADABLE => {
+                    Self::Unreachable(format!("it answers {}", status.code))
+                }
                 _ if status.reason == UNREADABLE => {
                     Self::NotApiServer(format!("it answers {}", status.code))
                 }
@@ -174,6 +178,8 @@ mod tests {
         let busy = of(503, "ServiceUnavailable", "starting");
         assert_eq!(busy, FetchError::Unreachable("starting".to_owned()));
         assert!(busy.may_pass());
+        let proxy = of(502, UNREADABLE, "<html>bad gateway");
+        assert!(proxy.may_pass(), "{proxy}");
     }
 
     #[test]

@@ -83,6 +83,10 @@ impl ResetPlan {
             FLAGS,
         ];
         let mut paths: Vec<PathBuf> = plain.iter().filter(present).map(PathBuf::from).collect();
+        // What a write that was cut short has left, perhaps with a token in it.
+        let beside = plain.map(|path| format!("{path}.new"));
+        let left = beside.iter().filter(|path| present(&&path.as_str()));
+        paths.extend(left.map(PathBuf::from));
         paths.extend(certificates(root)?);
         for path in [UNIT_PATH, DROP_IN_PATH] {
             match files::read(&below(root, Path::new(path)))? {
@@ -134,7 +138,14 @@ impl ResetPlan {
                 Removal::EmptyDirectory(path) => {
                     let path = below(&self.root, path);
                     match fs::remove_dir(&path) {
-                        Err(cause) if cause.kind() == ErrorKind::DirectoryNotEmpty => {}
+                        // In use, a mount point, or a link: then it is not ours.
+                        Err(cause)
+                            if matches!(
+                                cause.kind(),
+                                ErrorKind::DirectoryNotEmpty
+                                    | ErrorKind::ResourceBusy
+                                    | ErrorKind::NotADirectory
+                            ) => {}
                         outcome => gone(outcome, &path)?,
                     }
                 }

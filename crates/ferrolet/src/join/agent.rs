@@ -46,6 +46,10 @@ pub(crate) enum AgentError {
         log.display()
     )]
     Ended { log: PathBuf, last: String },
+    #[error(
+        "the service kubelet does not run; see why: journalctl --unit kubelet --lines 20; correct that, and run the same command again"
+    )]
+    ServiceEnded,
     #[error("process {id} cannot be told to end: {cause}")]
     Signal { id: i32, cause: io::Error },
     #[error("process {id} did not end within {}s of SIGTERM; end it yourself, and run the same command again", STOP_GRACE.as_secs())]
@@ -169,6 +173,10 @@ impl BackgroundAgent {
 
     pub(crate) async fn stop(&self, clock: &dyn Clock) -> Result<(), AgentError> {
         let id = self.id();
+        // Its number may have gone to another while somebody thought about it.
+        if !self.runs() {
+            return remove(&below(&self.root, PID_FILE));
+        }
         match kill_process(self.id, Signal::TERM) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(cause) => {

@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use cluster::cluster_info::DiscoveryError;
+use api::kubeconfig::{Kubeconfig, Trust};
+use cluster::cluster_info::{DiscoveryError, Pinning};
 use cluster::join::{self as questions, ClusterKubeletConfig, JoinError};
 use cluster::layout::{
     self, BOOTSTRAP_KUBECONFIG, KUBECONFIG, KubeletConfigError, Plan, PlanError, ResetPlan,
@@ -33,9 +34,10 @@ use cluster::preflight::{
     self, Check, ClockSkew, HEALTHZ_PORT, IgnoreError, KUBELET_PORT, Outcome,
 };
 use cluster::token::TokenId;
-use cluster::{CallError, CallProblem, FileError};
+use cluster::{CaPin, CallError, CallProblem, FileError};
 use config::flags::CommandLine;
 use config::load::{judge, resolve};
+use identity::Leaf;
 use kube::Client;
 use kube::client::Body;
 use seams::SharedClock;
@@ -68,6 +70,20 @@ enum JoinFailure {
         "{} shows that this machine is part of a control plane, whose files are not a join's; nothing was changed", .0.display()
     )]
     ControlPlane(PathBuf),
+    #[error(
+        "the certificate of a former node is left in the certificate directory, and the agent would go on with it; remove it: ferrolet reset --node"
+    )]
+    Leftover,
+    #[error(
+        "this machine is a node of another cluster: its kubeconfig trusts none of the pinned authorities; to leave that cluster, run `ferrolet reset --node` first"
+    )]
+    OtherCluster,
+    #[error("{} is in the way; move it away, or undo a former join: ferrolet reset --node", .0.display())]
+    InTheWay(PathBuf),
+    #[error(
+        "this machine is the node {has}; to join under another name, run `ferrolet reset --node` first"
+    )]
+    OtherName { has: String },
     #[error(transparent)]
     Ignore(#[from] IgnoreError),
     #[error(transparent)]
@@ -172,8 +188,13 @@ impl Join {
         if let Some(sign) = former.control_plane() {
             return Err((Step::Preflight, JoinFailure::ControlPlane(sign.to_owned())));
         }
-        let joined = wait::has_certificate(root);
+        let now = self.clock.now();
+        if wait::has_leftover(root, now) {
+            return Err((Step::Preflight, JoinFailure::Leftover));
+        }
+        let joined = wait::has_certificate(root, now);
         if joined {
+            self.check_same_cluster().map_err(within(Step::Preflight))?;
             say(&format!(
                 "this node has joined before: {KUBECONFIG} is there; to join anew, run `ferrolet reset --node` first"
             ));
@@ -184,12 +205,51 @@ impl Join {
             let plan = self.prepare(&name).await?;
             if self.request.dry_run {
                 self.show(&plan);
-                return Ok(Ended::Done);
+                // As the join itself would end; a former token is replaced.
+                let former_token = Path::new(BOOTSTRAP_KUBECONFIG);
+                let mut in_the_way = plan.conflicts().into_iter();
+                return match in_the_way.find(|path| path != former_token) {
+                    None => Ok(Ended::Done),
+                    Some(path) => Err((Step::Files, JoinFailure::InTheWay(path))),
+                };
             }
             plan.execute().map_err(within(Step::Files))?;
             Step::Files.say(&format!("ok, {} files", plan.entries().len()));
         }
         self.finish(&name, joined).await
+    }
+
+    /// A machine that is a node of another cluster, or under another name, stays
+    /// what it is.
+    fn check_same_cluster(&self) -> Result<(), JoinFailure> {
+        let root = &self.request.root;
+        if let (Some(wanted), Some(has)) = (&self.request.node_name, wait::certified_name(root))
+            && *wanted != has
+        {
+            return Err(JoinFailure::OtherName { has });
+        }
+        let Source::Token {
+            pinning: Pinning::Pins(pins),
+            ..
+        } = &self.request.source
+        else {
+            return Ok(());
+        };
+        let kubeconfig = Kubeconfig::read(&below(root, KUBECONFIG)).ok();
+        let config = kubeconfig.and_then(|kubeconfig| kubeconfig.resolve(None).ok());
+        let trust = config.and_then(|config| config.tls).map(|tls| tls.trust);
+        let Some(Trust::Authority(authority)) = trust else {
+            return Ok(());
+        };
+        let authorities = authority.load().unwrap_or_default();
+        let leaves = authorities
+            .iter()
+            .filter_map(|der| Leaf::from_der(der).ok());
+        let known: Vec<_> = leaves.map(|leaf| CaPin::of(&leaf)).collect();
+        if CaPin::any_matches(pins, &known) {
+            return Ok(());
+        }
+        Err(JoinFailure::OtherCluster)
     }
 
     /// Everything up to the files, and nothing changed yet.
@@ -477,7 +537,12 @@ impl Join {
         let step = Step::Certificate;
         let root = &self.request.root;
         let mut waiting = Waiting::on(step);
-        let alive = || agent.map_or(Ok(()), BackgroundAgent::check);
+        let service = self.start_way() == Start::Systemd;
+        let alive = || match agent {
+            Some(agent) => agent.check(),
+            None if service && !Systemd::new().is_active() => Err(AgentError::ServiceEnded),
+            None => Ok(()),
+        };
         let on_wait = |last: &str| waiting.for_sake_of(last);
         let outcome = wait::for_certificate(root, self.patience(), alive, on_wait).await;
         outcome.map_err(within(step))?;

@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cluster::join::is_ready;
 use cluster::layout::{CERTIFICATES, is_joined};
-use identity::Purpose;
 use identity::certificate::read_leaves;
 use identity::published::Published;
+use identity::{Pair, Purpose};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use seams::Clock;
@@ -54,7 +54,7 @@ pub(super) async fn for_certificate(
     let clock = patience.clock;
     let until = clock.uptime() + patience.limit;
     loop {
-        if has_certificate(root) {
+        if has_certificate(root, clock.now()) {
             return Ok(());
         }
         alive()?;
@@ -68,10 +68,25 @@ pub(super) async fn for_certificate(
     }
 }
 
-/// Whether the node has its kubeconfig, and the certificate that this shows. An
-/// agent that has neither writes the kubeconfig first.
-pub(super) fn has_certificate(root: &Path) -> bool {
-    is_joined(root) && certificate(root).exists()
+/// Whether the node has its kubeconfig, and a certificate of a node in it that
+/// has not ended. An agent that has neither writes the kubeconfig first.
+pub(super) fn has_certificate(root: &Path, now: SystemTime) -> bool {
+    is_joined(root) && is_valid(root, now)
+}
+
+/// A valid certificate without a kubeconfig: of a node that this machine was. An
+/// agent would use it, wherever it came from.
+pub(super) fn has_leftover(root: &Path, now: SystemTime) -> bool {
+    !is_joined(root) && is_valid(root, now)
+}
+
+fn is_valid(root: &Path, now: SystemTime) -> bool {
+    let pair = fs::read(certificate(root)).ok();
+    let pair = pair.and_then(|text| Pair::from_pem(&text, &text).ok());
+    pair.is_some_and(|pair| {
+        let leaf = pair.leaf();
+        leaf.common_name.starts_with(USER_PREFIX) && !leaf.is_expired(now)
+    })
 }
 
 fn certificate(root: &Path) -> PathBuf {
@@ -115,9 +130,7 @@ pub(super) async fn for_ready(
         let last = match nodes.get_opt(name).await {
             Ok(Some(node)) if is_ready(&node) => return Ok(()),
             Ok(Some(node)) => why_not_ready(&node),
-            Ok(None) => format!(
-                "the cluster has no Node {name} yet; this version of ferrolet does not register one"
-            ),
+            Ok(None) => format!("the cluster has no Node {name} yet"),
             Err(cause) => format!("the Node {name} cannot be read: {cause}"),
         };
         if clock.uptime() >= until {

@@ -86,6 +86,29 @@ async fn run(pinning: Pinning, first: Vec<Answer>, second: Vec<Answer>) -> Outco
     }
 }
 
+/// Whoever knows the token can sign a bundle with an authority of his own in it:
+/// that one must not vouch for the second fetch.
+#[tokio::test(start_paused = true)]
+async fn only_the_pinned_authority_vouches_for_the_second_fetch() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let his = rcgen::CertificateParams::default()
+        .self_signed(&key)
+        .unwrap();
+    let his = pem::encode_config(
+        &pem::Pem::new("CERTIFICATE", his.der().to_vec()),
+        pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF),
+    );
+    let bundle = format!("{CA_PEM}{his}");
+    let forged = info(&bundle, &token());
+    let real = info(CA_PEM, &token());
+    let outcome = run(pinned(), vec![Ok(forged)], vec![Ok(real)]).await;
+    assert_eq!(outcome.handed_authority.as_deref(), Some(CA_PEM.as_bytes()));
+    assert!(
+        outcome.result.is_err(),
+        "and what it then says is not the same"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_signed_and_pinned_cluster_is_fetched_again_and_believed() {
     let good = info(CA_PEM, &token());

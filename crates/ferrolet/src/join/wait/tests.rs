@@ -30,12 +30,40 @@ fn patience(clock: &TokioClock) -> Patience<'_> {
     }
 }
 
+/// A certificate and its key; it ends in the year 4096.
+fn pair(name: &str) -> String {
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    let key = KeyPair::generate().unwrap();
+    let pem = parameters.self_signed(&key).unwrap().pem();
+    pem + &key.serialize_pem()
+}
+
+#[test]
+fn only_a_valid_certificate_of_a_node_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let current = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+    put(root, current, &pair("system:node:up1"));
+    assert!(has_leftover(root, now) && !has_certificate(root, now));
+    put(root, KUBECONFIG, "x");
+    assert!(has_certificate(root, now) && !has_leftover(root, now));
+    let ended = now + Duration::from_secs(100_000_000_000);
+    assert!(!has_certificate(root, ended));
+    for text in ["garbage".to_owned(), pair("somebody")] {
+        put(root, current, &text);
+        assert!(!has_certificate(root, now), "{text}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_certificate_is_there_when_both_files_are() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let clock = TokioClock::starting_at(SystemTime::UNIX_EPOCH);
-    put(root, "/var/lib/kubelet/pki/kubelet-client-1.pem", "x");
+    let path = "/var/lib/kubelet/pki/kubelet-client-1.pem";
+    put(root, path, &pair("system:node:up1"));
     let link = below(root, "/var/lib/kubelet/pki/kubelet-client-current.pem");
     symlink("kubelet-client-1.pem", link).unwrap();
     let looks = Mutex::new(0);
@@ -106,16 +134,8 @@ fn the_certificate_says_whose_it_is() {
     let root = directory.path();
     assert_eq!(certified_name(root), None);
     let of = |name: &str| {
-        let mut parameters = CertificateParams::default();
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        let pem = parameters.self_signed(&key).unwrap().pem();
-        let text = pem + &key.serialize_pem();
-        put(
-            root,
-            "/var/lib/kubelet/pki/kubelet-client-current.pem",
-            &text,
-        );
+        let path = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+        put(root, path, &pair(name));
         certified_name(root)
     };
     assert_eq!(of("system:node:up1"), Some("up1".to_owned()));
