@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
 use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::cri_attributes::ParsedCriAttribute;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
@@ -58,18 +59,30 @@ impl RequestContent {
             return Err(malformed(&"it is followed by other data"));
         }
         let info = &request.certification_request_info;
+        // A name that we cannot read and a signer can would be hidden from whoever
+        // decides.
         let texts =
             |values: &mut dyn Iterator<Item = &x509_parser::x509::AttributeTypeAndValue>| {
-                let texts = values.filter_map(|value| value.as_str().ok().map(str::to_owned));
-                texts.collect::<Vec<_>>()
+                let read = |value: &x509_parser::x509::AttributeTypeAndValue| {
+                    let text = value.as_str().map(str::to_owned);
+                    text.map_err(|_| malformed(&"a name in it is in a form that is not read"))
+                };
+                values.map(read).collect::<Result<Vec<_>, _>>()
             };
+        let asked_for = info.iter_attributes().filter(|attribute| {
+            let parsed = attribute.parsed_attribute();
+            matches!(parsed, ParsedCriAttribute::ExtensionRequest(_))
+        });
+        if asked_for.count() > 1 {
+            return Err(malformed(&"it asks for extensions twice"));
+        }
         let mut content = Self {
             subject: info.subject.to_string(),
             // The last one, should there be several: upstream's reading.
-            common_name: texts(&mut info.subject.iter_common_name())
+            common_name: texts(&mut info.subject.iter_common_name())?
                 .pop()
                 .unwrap_or_default(),
-            organizations: texts(&mut info.subject.iter_organization()),
+            organizations: texts(&mut info.subject.iter_organization())?,
             dns_names: Vec::new(),
             addresses: Vec::new(),
             emails: Vec::new(),
@@ -132,6 +145,21 @@ mod tests {
 
     /// What an upstream kubelet has sent.
     const RECORDED: &str = include_str!("../../testdata/kubelet-client.csr");
+
+    #[test]
+    fn a_name_that_we_cannot_read_is_not_passed_over() {
+        use rcgen::string::TeletexString;
+        use rcgen::{CertificateParams, DnType, DnValue, KeyPair};
+        let mut parameters = CertificateParams::default();
+        let name = TeletexString::try_from("kubeadm:cluster-admins").unwrap();
+        parameters
+            .distinguished_name
+            .push(DnType::OrganizationName, DnValue::TeletexString(name));
+        let key = KeyPair::generate().unwrap();
+        let request = parameters.serialize_request(&key).unwrap();
+        let read = RequestContent::of_der(request.der());
+        assert!(matches!(read, Err(RequestFault::Malformed(_))), "{read:?}");
+    }
 
     #[test]
     fn a_kubelets_request_is_read() {
