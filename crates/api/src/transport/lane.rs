@@ -121,7 +121,7 @@ impl Lane {
     /// Retires this lane's connections (the common ones, if it has none of its own): requests
     /// from now on go over a new one.
     pub fn reconnect(&self) {
-        tracing::info!(lane = self.options.name, server = %self.inner.server, "making new connections to the API server");
+        tracing::debug!(lane = self.options.name, server = %self.inner.server, "making new connections to the API server");
         self.pool.reconnect();
     }
 
