@@ -12,6 +12,8 @@
 
 mod cluster_tools;
 mod cri;
+mod healthz;
+mod heartbeat;
 mod identity;
 mod join;
 mod registry;

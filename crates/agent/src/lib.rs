@@ -10,8 +10,10 @@ mod announce;
 mod node;
 mod parts;
 mod serving;
+mod standalone;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use api::transport::Options;
@@ -21,7 +23,9 @@ use identity::metrics::KeeperMetrics;
 use identity::request::Purpose;
 use prometheus::Registry;
 use seams::{SharedHost, SharedRuntime};
+use server::Healthz;
 use thiserror::Error;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -37,8 +41,27 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// What the node is to be.
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub identity: Wanted,
+    pub place: Place,
     pub serving: ServingSource,
+    /// Where health is asked for; `None`: nowhere.
+    pub healthz: Option<SocketAddr>,
+}
+
+/// Where a node belongs.
+#[derive(Clone, Debug)]
+pub enum Place {
+    Cluster(Box<Membership>),
+    /// No API server knows of it.
+    Standalone {
+        /// `podCIDR`.
+        pod_cidr: Option<String>,
+    },
+}
+
+/// What a node of a cluster is there.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    pub identity: Wanted,
     pub node: ::node::Config,
     pub rates: Rates,
 }
@@ -82,15 +105,17 @@ pub enum AgentError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// Runs a node. Ends with `Ok` when it was told to stop.
+/// Runs a node. Ends with `Ok` when it was told to stop. `started` is told when
+/// all its parts run.
 pub async fn run(
     config: Config,
     seams: Seams,
+    started: oneshot::Sender<()>,
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
     let mut parts = Parts::new(shutdown.child_token());
     let outcome = tokio::select! {
-        outcome = start_and_wait(config, &seams, &mut parts) => outcome,
+        outcome = start_and_wait(config, &seams, started, &mut parts) => outcome,
         () = shutdown.cancelled() => Ok(()),
     };
     parts.end(&*seams.options.clock, FAREWELL).await;
@@ -100,14 +125,37 @@ pub async fn run(
 async fn start_and_wait(
     config: Config,
     seams: &Seams,
+    started: oneshot::Sender<()>,
     parts: &mut Parts,
 ) -> Result<(), AgentError> {
-    let Config {
+    if let Some(address) = config.healthz {
+        let clock = seams.options.clock.clone();
+        let healthz = Healthz { address, clock };
+        parts.start("health port", |ending| healthz.run(ending));
+    }
+    match config.place {
+        Place::Cluster(membership) => join(*membership, config.serving, seams, parts).await?,
+        Place::Standalone { pod_cidr } => {
+            standalone::start(pod_cidr, config.serving, seams, parts)?;
+        }
+    }
+    // Nobody may want to know.
+    let _ = started.send(());
+    Err(parts.until_one_fails().await)
+}
+
+/// Starts the parts of a node of a cluster, once it has its identity there.
+async fn join(
+    membership: Membership,
+    serving: ServingSource,
+    seams: &Seams,
+    parts: &mut Parts,
+) -> Result<(), AgentError> {
+    let Membership {
         identity: wanted,
-        serving,
         node,
         rates,
-    } = config;
+    } = membership;
     let clock = seams.options.clock.clone();
     let (outlet, findings) = Outlet::new(Purpose::Client);
     let metrics = KeeperMetrics::new(Purpose::Client)?;
@@ -142,7 +190,7 @@ async fn start_and_wait(
     parts.close_at_end(identity.transport.clone());
     // After the kubeconfig, as upstream: who cannot reach the cluster makes no
     // certificates for it.
-    let serving = serving.start(channels, &wanted, seams, parts)?;
+    let serving = serving.start(channels, seams, parts)?;
     let managed = identity.managed.is_some();
     if let Some(managed) = identity.managed {
         let keeper = managed.keeper;
@@ -163,5 +211,5 @@ async fn start_and_wait(
 
     let started = node::start(node, &identity.transport, rates, seams, parts)?;
     serving.connect(&wanted, started, &seams.options, parts);
-    Err(parts.until_one_fails().await)
+    Ok(())
 }

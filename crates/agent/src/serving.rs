@@ -1,6 +1,7 @@
 //! The certificate that the node's own port will show: from a signer, from files,
 //! or signed by the node itself.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use identity::request::{NodeAddress, Purpose, Template};
 use identity::serving::{GivenError, GivenFiles, ServingError, ServingFiles};
 use identity::store::{Location, PairStore, StoreError};
 use identity::tls::{self, TlsError};
+use jiff::tz::TimeZone;
 use k8s_openapi::api::core::v1::Node;
 use node::Recorder;
 use node::recorder::about_node;
@@ -35,11 +37,14 @@ pub enum ServingSource {
     Signer {
         /// The gate `AllowDNSOnlyNodeCSR`.
         dns_only: bool,
+        /// Where pairs are kept, and the zone of the times in their names.
+        directory: PathBuf,
+        zone: TimeZone,
     },
     /// `tlsCertFile` and `tlsPrivateKeyFile`.
     Files { files: GivenFiles, reload: bool },
     /// Nothing was configured: a pair of the node's own, for this host name.
-    SelfSigned { host: String },
+    SelfSigned { host: String, directory: PathBuf },
 }
 
 /// Why there is no serving certificate, and will be none.
@@ -53,6 +58,11 @@ pub enum StartServingError {
     Tls(#[from] TlsError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(
+        "serverTLSBootstrap asks the cluster for a serving certificate, and a node without \
+         --kubeconfig has no cluster: turn it off, or give --kubeconfig"
+    )]
+    NoSigner,
 }
 
 /// A serving certificate that is there, or will be once the node is connected.
@@ -84,13 +94,16 @@ impl ServingSource {
     pub(crate) fn start(
         self,
         channels: Option<Channels>,
-        wanted: &Wanted,
         seams: &Seams,
         parts: &mut Parts,
     ) -> Result<Serving, AgentError> {
         let options = &seams.options;
         match self {
-            Self::Signer { dns_only } => {
+            Self::Signer {
+                dns_only,
+                directory,
+                zone,
+            } => {
                 let (outlet, findings) = channels.unwrap_or_else(|| Outlet::new(Purpose::Serving));
                 let metrics = KeeperMetrics::new(Purpose::Serving)?;
                 let state = findings.state.clone();
@@ -106,7 +119,7 @@ impl ServingSource {
                         outlet,
                         findings,
                         metrics,
-                        store: store(wanted).map_err(StartServingError::from)?,
+                        store: store(directory, zone).map_err(StartServingError::from)?,
                         dns_only,
                     }),
                 })
@@ -121,8 +134,8 @@ impl ServingSource {
                 });
                 Ok(Serving::fixed(certificate))
             }
-            Self::SelfSigned { host } => {
-                let files = ServingFiles::in_directory(&wanted.directory);
+            Self::SelfSigned { host, directory } => {
+                let files = ServingFiles::in_directory(&directory);
                 let pair = files.obtain(&host, options.clock.now());
                 let pair = pair.map_err(StartServingError::from)?;
                 let certified = tls::certified(&pair, &options.provider);
@@ -133,12 +146,12 @@ impl ServingSource {
     }
 }
 
-fn store(wanted: &Wanted) -> Result<PairStore, StoreError> {
+fn store(directory: PathBuf, zone: TimeZone) -> Result<PairStore, StoreError> {
     PairStore::open(Location {
-        directory: wanted.directory.clone(),
+        directory,
         prefix: Purpose::Serving.store_prefix().to_owned(),
         fallback: None,
-        zone: wanted.zone.clone(),
+        zone,
     })
 }
 

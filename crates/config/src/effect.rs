@@ -11,23 +11,49 @@ use crate::settings::leaves;
 const EFFECTIVE: &[&str] = &[
     "apiVersion",
     "kind",
+    "containerRuntimeEndpoint",
+    "eventBurst",
+    "eventRecordQPS",
     "failCgroupV1",
     "featureGates",
+    "healthzBindAddress",
+    "healthzPort",
+    "imageServiceEndpoint",
     "kubeAPIBurst",
     "kubeAPIQPS",
+    "kubeReserved",
     "logging.format",
     "logging.verbosity",
     "logging.vmodule",
+    "maxOpenFiles",
+    "maxPods",
     "mergeDefaultEvictionSettings",
+    "nodeLeaseDurationSeconds",
+    "nodeStatusMaxImages",
+    "nodeStatusReportFrequency",
+    "nodeStatusUpdateFrequency",
+    "oomScoreAdj",
+    "podCIDR",
+    "podsPerCore",
+    "providerID",
+    "registerNode",
+    "registerWithTaints",
+    "reservedSystemCPUs",
     "rotateCertificates",
+    "runtimeRequestTimeout",
     "serverTLSBootstrap",
+    "systemReserved",
     "--bootstrap-kubeconfig",
     "--cert-dir",
+    "--cloud-provider",
     "--config",
     "--config-dir",
+    "--experimental-allocatable-ignore-eviction",
     "--help",
     "--hostname-override",
     "--kubeconfig",
+    "--node-ip",
+    "--node-labels",
     "--version",
 ];
 
@@ -170,6 +196,6 @@ mod tests {
     #[test]
     fn what_does_nothing_only_gets_less() {
         // Lower this with each setting that comes to life; never raise it.
-        assert_eq!(not_effective().count(), 164);
+        assert_eq!(not_effective().count(), 138);
     }
 }

@@ -1,9 +1,11 @@
 //! `ferrolet kubelet`: the node agent. So far it understands its command line
-//! and configuration to the end, gets and keeps the node's certificates, and keeps
-//! the node at the API server.
+//! and configuration to the end, gets and keeps the node's certificates, and tells
+//! the cluster of the node.
 
 mod help;
+mod limits;
 mod node;
+mod supervisor;
 
 pub(crate) use self::help::wrapped;
 
@@ -82,11 +84,11 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
 
 /// What the machine is, as far as configuration is judged by it.
 pub(crate) fn machine(line: &CommandLine) -> Machine {
-    let given = |name| line.text(name).is_some_and(|path| !path.is_empty());
     Machine {
         // A machine with v2 alone has this file at the root of its tree.
         cgroup_v1: !Path::new("/sys/fs/cgroup/cgroup.controllers").exists(),
-        has_api: given("kubeconfig") || given("bootstrap-kubeconfig"),
+        // A bootstrap kubeconfig alone makes no node of a cluster.
+        has_api: line.text("kubeconfig").is_some_and(|path| !path.is_empty()),
     }
 }
 

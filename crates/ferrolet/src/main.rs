@@ -19,6 +19,7 @@ mod config;
 mod connection;
 mod csr;
 mod given;
+mod heartbeat;
 mod join;
 mod kubeconfig;
 mod kubelet;
@@ -45,7 +46,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a node: takes the kubelet's flags (so far it registers, reports its status and runs no pods)
+    /// Run a node: takes the kubelet's flags (so far it registers and reports itself, and runs no pods)
     #[command(disable_help_flag = true)]
     Kubelet {
         #[arg(
@@ -85,6 +86,8 @@ enum Command {
         #[command(subcommand)]
         verb: rbac::Verb,
     },
+    /// Keep existing nodes alive with no agent behind them
+    Heartbeat(heartbeat::Arguments),
     /// Print the completions for a shell
     #[command(after_help = "Example:\n  source <(ferrolet completions bash)")]
     Completions { shell: clap_complete::Shell },
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::Csr { verb } => csr::run(verb),
         Command::Kubeconfig { verb } => kubeconfig::run(verb),
         Command::Rbac { verb } => rbac::run(verb),
+        Command::Heartbeat(arguments) => heartbeat::run(&arguments),
         Command::Completions { shell } => completions::run(shell),
         Command::Join(arguments) => join::run(*arguments),
         Command::Reset(arguments) => reset::run(&arguments),

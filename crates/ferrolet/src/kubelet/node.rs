@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::{AddrParseError, IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{AgentError, Config, Rates, Seams, ServingSource};
+use agent::{AgentError, Config, Membership, Place, Rates, Seams, ServingSource};
 use api::kubeconfig::ClientConfig;
 use api::transport::Limits;
 use config::flags::CommandLine;
@@ -23,9 +24,13 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::limits;
+use super::supervisor::Supervisor;
 use crate::connection;
 use crate::version;
 
@@ -40,10 +45,6 @@ const LEFT_BEHIND: Duration = Duration::from_millis(100);
 #[derive(Debug, Error)]
 pub(crate) enum NodeError {
     #[error(
-        "this build has no standalone mode yet: give --kubeconfig, and --bootstrap-kubeconfig if the node has no certificate"
-    )]
-    Standalone,
-    #[error(
         "the machine's host name is empty; set one with `hostnamectl set-hostname NAME`, or give --hostname-override"
     )]
     NoName,
@@ -55,6 +56,11 @@ pub(crate) enum NodeError {
     Config(#[from] node::config::ConfigError),
     #[error("containerRuntimeEndpoint: {0}")]
     Endpoint(#[from] cri::EndpointError),
+    #[error("healthzBindAddress {address:?} is no IP address ({cause}): change it")]
+    Healthz {
+        address: String,
+        cause: AddrParseError,
+    },
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
@@ -62,6 +68,7 @@ pub(crate) enum NodeError {
 /// Runs the node until a signal ends it.
 pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<(), NodeError> {
     let config = configure(line, loaded, directory)?;
+    limits::apply(&loaded.settings);
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
@@ -70,14 +77,25 @@ pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Resu
         let shutdown = CancellationToken::new();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let node = agent::run(config, seams(&loaded.settings)?, shutdown.clone());
+        let seams = seams(&loaded.settings)?;
+        let (started, running) = oneshot::channel();
+        let supervisor = Supervisor::of_process();
+        // On a task, so that it says something of the threads that run the node.
+        let mut supervision = JoinSet::new();
+        supervision.spawn(
+            supervisor
+                .clone()
+                .attend(running, seams.options.clock.clone()),
+        );
+        let node = agent::run(config, seams, started, shutdown.clone());
         let mut node = std::pin::pin!(node);
-        let outcome = tokio::select! {
+        let signal = tokio::select! {
             outcome = &mut node => return Ok(outcome?),
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         };
-        info!(signal = outcome, "ending");
+        info!(signal, "ending");
+        supervisor.stopping();
         shutdown.cancel();
         tokio::select! {
             outcome = &mut node => Ok(outcome?),
@@ -95,16 +113,8 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
     let settings = &loaded.settings;
     let given = |name: &str| line.text(name).filter(|text| !text.is_empty());
     let path = |name: &str| given(name).map(|text| directory.join(text));
-    let kubeconfig = path("kubeconfig").ok_or(NodeError::Standalone)?;
     let node_name = node_name(given("hostname-override"))?;
-    let identity = Wanted {
-        node_name: node_name.clone(),
-        kubeconfig,
-        bootstrap_kubeconfig: path("bootstrap-kubeconfig"),
-        directory: path("cert-dir").unwrap_or_else(|| PathBuf::from("/var/lib/kubelet/pki")),
-        rotate: settings.bool("rotateCertificates"),
-        zone: TimeZone::system(),
-    };
+    let pairs_directory = path("cert-dir").unwrap_or_else(|| PathBuf::from("/var/lib/kubelet/pki"));
     let flags = FlagValues {
         node_name: node_name.clone(),
         hostname: node_name.clone(),
@@ -121,18 +131,52 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
     for notice in notices {
         warn!("{notice}");
     }
-    Ok(Config {
-        serving: serving(loaded, directory, node_name),
-        identity,
+    let membership = |kubeconfig| Membership {
+        identity: Wanted {
+            node_name: node_name.clone(),
+            kubeconfig,
+            bootstrap_kubeconfig: path("bootstrap-kubeconfig"),
+            directory: pairs_directory.clone(),
+            rotate: settings.bool("rotateCertificates"),
+            zone: TimeZone::system(),
+        },
         node,
         rates: Rates {
-            requests: limits(settings, "kubeAPIQPS", "kubeAPIBurst"),
-            events: limits(settings, "eventRecordQPS", "eventBurst"),
+            requests: rate(settings, "kubeAPIQPS", "kubeAPIBurst"),
+            events: rate(settings, "eventRecordQPS", "eventBurst"),
         },
+    };
+    let pod_cidr = Some(settings.text("podCIDR")).filter(|text| !text.is_empty());
+    let place = match path("kubeconfig") {
+        Some(kubeconfig) => Place::Cluster(Box::new(membership(kubeconfig))),
+        None => Place::Standalone {
+            pod_cidr: pod_cidr.map(str::to_owned),
+        },
+    };
+    Ok(Config {
+        place,
+        serving: serving(loaded, directory, &pairs_directory, node_name.clone()),
+        healthz: healthz(settings)?,
     })
 }
 
-fn limits(settings: &Settings, qps: &str, burst: &str) -> Option<Limits> {
+/// Nobody listens on port 0; no address means all, as Go reads it.
+fn healthz(settings: &Settings) -> Result<Option<SocketAddr>, NodeError> {
+    let port = u16::try_from(settings.int("healthzPort")).unwrap_or_default();
+    if port == 0 {
+        return Ok(None);
+    }
+    let address = match settings.text("healthzBindAddress") {
+        "" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        text => text.parse().map_err(|cause| NodeError::Healthz {
+            address: text.to_owned(),
+            cause,
+        })?,
+    };
+    Ok(Some(SocketAddr::new(address, port)))
+}
+
+fn rate(settings: &Settings, qps: &str, burst: &str) -> Option<Limits> {
     let qps = f64::from(i32::try_from(settings.int(qps)).unwrap_or(i32::MAX));
     let burst = u32::try_from(settings.int(burst)).unwrap_or_default();
     Limits::from_settings(qps, burst)
@@ -146,7 +190,7 @@ fn pairs(line: &CommandLine, name: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn serving(loaded: &Loaded, directory: &Path, host: String) -> ServingSource {
+fn serving(loaded: &Loaded, directory: &Path, pairs: &Path, host: String) -> ServingSource {
     let Loaded {
         settings, gates, ..
     } = loaded;
@@ -157,6 +201,8 @@ fn serving(loaded: &Loaded, directory: &Path, host: String) -> ServingSource {
     if settings.bool("serverTLSBootstrap") {
         return ServingSource::Signer {
             dns_only: gates.enabled("AllowDNSOnlyNodeCSR"),
+            directory: pairs.to_owned(),
+            zone: TimeZone::system(),
         };
     }
     match (file("tlsCertFile"), file("tlsPrivateKeyFile")) {
@@ -164,7 +210,10 @@ fn serving(loaded: &Loaded, directory: &Path, host: String) -> ServingSource {
             files: GivenFiles { certificate, key },
             reload: gates.enabled("ReloadKubeletServerCertificateFile"),
         },
-        _ => ServingSource::SelfSigned { host },
+        _ => ServingSource::SelfSigned {
+            host,
+            directory: pairs.to_owned(),
+        },
     }
 }
 

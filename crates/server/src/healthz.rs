@@ -1,0 +1,163 @@
+//! The answers of the health port. Upstream has one check there, `ping`, which
+//! says no more than that somebody answers; the check of the pod loop is on the
+//! node's authenticated port.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
+use http::{Response, StatusCode, Version};
+use http_body_util::Full;
+use percent_encoding::percent_decode_str;
+
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+const PING: &str = "ping";
+
+/// To any method, as upstream answers: who checks health with POST is told, too.
+pub(crate) fn answer(request: &Parts) -> Answer {
+    if request.version == Version::HTTP_11 && !request.headers.contains_key(HOST) {
+        let body = "400 Bad Request: missing required Host header";
+        return text(StatusCode::BAD_REQUEST, body);
+    }
+    match request.uri.path() {
+        "/healthz" => {
+            let query = request.uri.query().unwrap_or_default();
+            unguessed(text(StatusCode::OK, health(query)))
+        }
+        "/healthz/ping" => text(StatusCode::OK, "ok"),
+        _ => unguessed(text(StatusCode::NOT_FOUND, "404 page not found\n")),
+    }
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, plain);
+    answer
+}
+
+/// With the header by which browsers take the content for what it is said to be.
+fn unguessed(mut answer: Answer) -> Answer {
+    let no_guess = HeaderValue::from_static("nosniff");
+    answer
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, no_guess);
+    answer
+}
+
+/// `ok`, or with `?verbose` a line per check; `?exclude=NAME` leaves one out.
+fn health(query: &str) -> String {
+    let asked: Vec<(String, String)> = query
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(name, value)| (decoded(name), decoded(value)))
+        .collect();
+    if !asked.iter().any(|(name, _)| name == "verbose") {
+        return "ok".to_owned();
+    }
+    let excluded = asked.iter().filter(|(name, _)| name == "exclude");
+    let mut excluded: BTreeSet<&str> = excluded.map(|(_, value)| value.as_str()).collect();
+    let left_out = if excluded.remove(PING) {
+        " excluded:"
+    } else {
+        ""
+    };
+    let mut lines = format!("[+]{PING}{left_out} ok\n");
+    if !excluded.is_empty() {
+        let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+        lines.push_str("warn: some health checks cannot be excluded: no matches for ");
+        lines.push_str(&names.join(","));
+        lines.push('\n');
+    }
+    lines + "healthz check passed\n"
+}
+
+/// As forms write it.
+fn decoded(text: &str) -> String {
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request};
+
+    use super::*;
+
+    fn asked(method: Method, target: &str) -> Answer {
+        let request = Request::builder().method(method).uri(target);
+        let request = request.header(HOST, "node").body(()).unwrap();
+        answer(&request.into_parts().0)
+    }
+
+    fn header(answer: &Answer, name: http::HeaderName) -> Option<&str> {
+        answer
+            .headers()
+            .get(name)
+            .map(|text| text.to_str().unwrap())
+    }
+
+    #[test]
+    fn every_method_is_told_the_nodes_health() {
+        for method in [Method::GET, Method::HEAD, Method::POST, Method::DELETE] {
+            let answer = asked(method.clone(), "/healthz");
+            assert_eq!(answer.status(), StatusCode::OK, "{method}");
+            let plain = Some("text/plain; charset=utf-8");
+            assert_eq!(header(&answer, CONTENT_TYPE), plain);
+            assert_eq!(header(&answer, X_CONTENT_TYPE_OPTIONS), Some("nosniff"));
+        }
+    }
+
+    #[test]
+    fn one_check_alone_has_no_header_against_guessing() {
+        let answer = asked(Method::GET, "/healthz/ping");
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(header(&answer, X_CONTENT_TYPE_OPTIONS), None);
+    }
+
+    #[test]
+    fn nothing_else_is_there() {
+        for target in ["/", "/healthz/", "/healthz/syncloop", "/readyz", "/metrics"] {
+            let answer = asked(Method::GET, target);
+            assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{target}");
+            assert_eq!(header(&answer, X_CONTENT_TYPE_OPTIONS), Some("nosniff"));
+        }
+    }
+
+    #[test]
+    fn the_query_asks_for_a_line_per_check_and_leaves_checks_out() {
+        let passed = "healthz check passed\n";
+        let unknown = "warn: some health checks cannot be excluded: no matches for";
+        for (query, lines) in [
+            ("", "ok".to_owned()),
+            ("exclude=ping", "ok".to_owned()),
+            ("verbose", format!("[+]ping ok\n{passed}")),
+            ("verbose=false", format!("[+]ping ok\n{passed}")),
+            (
+                "verbose&exclude=pin%67",
+                format!("[+]ping excluded: ok\n{passed}"),
+            ),
+            (
+                "exclude=b+c&verbose&exclude=a",
+                format!("[+]ping ok\n{unknown} \"a\",\"b c\"\n{passed}"),
+            ),
+        ] {
+            assert_eq!(health(query), lines, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_request_of_http_1_1_names_its_host() {
+        let bare = Request::builder().uri("/healthz").body(()).unwrap();
+        assert_eq!(
+            answer(&bare.into_parts().0).status(),
+            StatusCode::BAD_REQUEST
+        );
+        let old = Request::builder().version(Version::HTTP_10).uri("/healthz");
+        let old = old.body(()).unwrap();
+        assert_eq!(answer(&old.into_parts().0).status(), StatusCode::OK);
+    }
+}
