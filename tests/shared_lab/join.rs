@@ -29,13 +29,7 @@ fn a_token_of_kubeadms_makes_a_node_and_reset_unmakes_it() -> Result<()> {
     let lab = Lab::shared()?;
     let node = machine(&lab, "join-undo")?;
     let line = join_line(&lab, &[])?;
-    let join = |more: &[&str]| {
-        run(
-            &node,
-            &line,
-            &[&["--skip-phases", "ready"][..], more].concat(),
-        )
-    };
+    let join = |more: &[&str]| run(&node, &line, more);
 
     let dry = join(&["--dry-run"])?;
     dry.expect(
@@ -55,6 +49,7 @@ fn a_token_of_kubeadms_makes_a_node_and_reset_unmakes_it() -> Result<()> {
     flags("--fail-cgroupv1=false --fail-swap-on=false")?;
     let joined = join(&[])?;
     joined.expect(0, "[7/8] certificate: ok")?;
+    joined.expect(0, "[8/8] ready: ok, join-undo is Ready")?;
     joined.expect(0, "join-undo has joined the cluster")?;
     ensure!(!joined.text.contains(line.secret()), "the token is told");
     is_the_node(&node)?;
@@ -86,7 +81,8 @@ fn a_token_of_kubeadms_makes_a_node_and_reset_unmakes_it() -> Result<()> {
     ensure!(gone.is_ok(), "the agent is still there");
     reset(&["--yes"])?.expect(0, "there is nothing of a join")?;
 
-    // And again, as if nothing had been.
+    // And again, as if nothing had been; but for the Node, which is the cluster's.
+    lab.kubectl().run(["delete", "node", node.name()])?;
     join(&[])?.expect(0, "join-undo has joined the cluster")?;
     is_the_node(&node)?;
     reset(&["--yes"])?.expect(0, "the join is undone")?;
@@ -178,8 +174,7 @@ fn under_systemd_the_agent_is_the_service_kubelet() -> Result<()> {
         command.args(["PATH=/var/tmp/bin:/usr/sbin:/usr/bin:/sbin:/bin", FERROLET]);
         Said::of(command.args(words))
     };
-    let words = ["--skip-phases", "ready"];
-    let join = [&["join"], &line.words()[..], &words].concat();
+    let join = [&["join"], &line.words()[..]].concat();
     let joined = with_systemd(&join)?;
     joined.expect(0, "[6/8] start: ok, the service kubelet")?;
     joined.expect(0, "join-service has joined the cluster")?;
@@ -316,7 +311,7 @@ fn what_is_wrong_is_told_and_nothing_is_left() -> Result<()> {
     node.machine().write(FLAGS_OF_THE_USER, flags)?;
     let group = ["--groups", "system:bootstrappers:join-nobody"];
     let nobody = join_line(&lab, &group)?;
-    let skip = ["--skip-phases", "ready,kubelet-config", "--timeout"];
+    let skip = ["--skip-phases", "kubelet-config", "--timeout"];
     let waited = run(&node, &nobody, &[&skip[..], &["8s"]].concat())?;
     waited.expect(1, "no certificate after 8s")?;
     waited.expect(1, "--clusterrole=system:node-bootstrapper")?;
@@ -326,6 +321,7 @@ fn what_is_wrong_is_told_and_nothing_is_left() -> Result<()> {
     is_the_node(&node)?;
     said(&node, &["reset", "--node", "--yes"])?.expect(0, "the join is undone")?;
     nobody.delete(&lab)?;
+    lab.kubectl().run(["delete", "node", node.name()])?;
 
     // A file of somebody else is not overwritten, and nothing is written beside it.
     let mine = "/etc/kubernetes/pki/ca.crt";

@@ -16,5 +16,6 @@ mod healthz;
 mod heartbeat;
 mod identity;
 mod join;
+mod node;
 mod registry;
 mod upstream_kubelet;

@@ -9,6 +9,7 @@
     reason = "a task owns its process: it reads the environment and the clock"
 )]
 
+mod bench;
 mod deny;
 mod fuzz;
 mod lab;
@@ -60,10 +61,25 @@ enum Task {
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
         minutes: u64,
     },
+    /// Measure what our agent costs, beside the upstream kubelet
+    Bench {
+        #[command(subcommand)]
+        what: Bench,
+    },
     /// Start, stop and look at a real cluster for tests
     Lab {
         #[command(subcommand)]
         verb: lab::Verb,
+    },
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// A node without pods (builds a release first)
+    Idle {
+        /// For how long
+        #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(10..))]
+        seconds: u64,
     },
 }
 
@@ -74,6 +90,9 @@ fn main() -> ExitCode {
         Task::Tidy => done(tidy::run()),
         Task::Fuzz { target, seconds } => done(fuzz::run(target.as_deref(), seconds)),
         Task::Rotation { minutes } => done(rotation::run(minutes)),
+        Task::Bench {
+            what: Bench::Idle { seconds },
+        } => done(bench::idle(seconds)),
         Task::Lab { verb } => lab::run(verb),
     };
     match result {

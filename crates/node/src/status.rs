@@ -1,6 +1,7 @@
 //! Keeps the status of the node's object true: looks every ten seconds, sends
 //! what changed, and now and then that nothing did. Until the node has been ready
-//! once it looks more often, so that a new node does not wait for the next look.
+//! once it looks more often, so that a new node does not wait for the next look;
+//! and a runtime that comes back is a reason to look at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -113,12 +114,33 @@ impl Status {
                 phase = Phase::Settled;
             }
             let left = next.saturating_sub(clock.uptime());
-            let pause = match phase {
-                Phase::Fast { .. } => left.min(FAST),
-                Phase::Settled => left,
-            };
-            clock.sleep(pause).await;
+            match phase {
+                Phase::Fast { .. } => clock.sleep(left.min(FAST)).await,
+                Phase::Settled => {
+                    let back = seams::timeout(&*clock, left, self.runtime_back()).await;
+                    if back.is_ok() {
+                        next = clock.uptime();
+                    }
+                }
+            }
         }
+    }
+
+    /// Waits until the runtime no longer keeps the node from being ready: whoever
+    /// waits for the node need not wait for the next look as well. Never comes if
+    /// nothing keeps it from that now.
+    async fn runtime_back(&self) {
+        let mut runtime = self.observer.reports.runtime.clone();
+        if self.observer.may_be_ready() {
+            return std::future::pending().await;
+        }
+        while runtime.changed().await.is_ok() {
+            if self.observer.may_be_ready() {
+                return;
+            }
+        }
+        // Nobody publishes any more: the looks go on.
+        std::future::pending::<()>().await;
     }
 
     /// Lets the `CSINode` be found: a node that was ready before its agent started

@@ -154,8 +154,9 @@ async fn a_runtime_that_is_gone_makes_the_node_unready_and_its_return_ready() {
     assert_eq!(ready["status"], "False");
     assert_eq!(ready["message"], "container runtime is down");
     assert_eq!(ready["reason"], "KubeletNotReady");
+    // Not at the next look, which is ten seconds away.
     bench.runtime.send_replace(good);
-    bench.pass(seconds(11)).await;
+    bench.pass(Duration::from_millis(200)).await;
     assert!(bench.is_ready());
 }
 
@@ -173,15 +174,13 @@ async fn a_new_node_is_ready_as_soon_as_its_runtime_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_two_minutes_a_new_node_waits_for_its_tick() {
+async fn after_two_minutes_a_new_node_is_still_ready_as_soon_as_its_runtime_is() {
     let mut bench = Bench::new();
     let good = bench.runtime.send_replace(no_runtime());
     bench.start();
     bench.pass(seconds(125)).await;
     bench.runtime.send_replace(good);
     bench.pass(Duration::from_millis(200)).await;
-    assert!(!bench.is_ready(), "the fast looks are over");
-    bench.pass(seconds(11)).await;
     assert!(bench.is_ready());
 }
 

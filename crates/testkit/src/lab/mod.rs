@@ -43,7 +43,7 @@ pub use self::kubectl::Kubectl;
 use self::layout::short_hash;
 pub use self::layout::{InstanceId, Layout, workspace};
 pub use self::machine::Machine;
-pub use self::node::{FERROLET, Node, Runtime};
+pub use self::node::{Agent, FERROLET, Node, Runtime};
 use crate::cargo;
 
 /// The release that the lab is pinned to, and that we are measured against.

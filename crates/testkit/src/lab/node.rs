@@ -45,6 +45,17 @@ impl Runtime {
     }
 }
 
+/// Who runs a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agent {
+    /// The pinned upstream kubelet.
+    Upstream,
+    /// Our node agent, as `cargo test` builds it.
+    Ferrolet,
+    /// Our node agent, as it is released.
+    FerroletRelease,
+}
+
 /// Removed, with all that runs in it, when dropped; unless it was
 /// [kept](Node::keep).
 #[derive(Debug)]
@@ -145,15 +156,29 @@ impl Node {
     /// Starts the upstream kubelet as kubeadm would leave it: with a bootstrap
     /// token, and a configuration to which `config` (YAML) is added.
     pub fn start_upstream_kubelet(&self, config: &str) -> Result<()> {
-        self.lay_down_kubelet_files(config)?;
-        self.start_kubelet("kubelet", &[])
+        self.start_agent(Agent::Upstream, config, &[])
     }
 
     /// Starts our node agent in the kubelet's place, on the same files.
     pub fn start_ferrolet(&self, config: &str) -> Result<()> {
-        self.install_ferrolet()?;
+        self.start_agent(Agent::Ferrolet, config, &[])
+    }
+
+    /// Starts whichever, on the same files, with the same flags and `flags`.
+    pub fn start_agent(&self, agent: Agent, config: &str, flags: &[&str]) -> Result<()> {
         self.lay_down_kubelet_files(config)?;
-        self.start_kubelet(FERROLET, &["kubelet"])
+        match agent {
+            Agent::Upstream => self.start_kubelet("kubelet", &[], flags),
+            Agent::Ferrolet => {
+                self.install_ferrolet()?;
+                self.start_kubelet(FERROLET, &["kubelet"], flags)
+            }
+            Agent::FerroletRelease => {
+                let program = cargo::release_program("ferrolet")?;
+                cargo::install(&program, &self.machine.file(FERROLET))?;
+                self.start_kubelet(FERROLET, &["kubelet"], flags)
+            }
+        }
     }
 
     /// Puts the program of this checkout into the node.
@@ -177,17 +202,18 @@ impl Node {
             .write(KUBELET_CONFIG, format!("{KUBELET}{config}"))
     }
 
-    fn start_kubelet(&self, program: &str, words: &[&str]) -> Result<()> {
+    fn start_kubelet(&self, program: &str, words: &[&str], more: &[&str]) -> Result<()> {
         let flags = [
             format!("--config={KUBELET_CONFIG}"),
             format!("--bootstrap-kubeconfig={BOOTSTRAP_KUBECONFIG}"),
             "--kubeconfig=/etc/kubernetes/kubelet.conf".to_owned(),
             "-v=2".to_owned(),
         ];
-        let words = words.iter().map(|word| (*word).to_owned());
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let words: [Vec<String>; 3] = [owned(words), flags.to_vec(), owned(more)];
         self.kubelet().start(&Spec {
             program: program.to_owned(),
-            arguments: words.chain(flags).collect(),
+            arguments: words.concat(),
             ..Spec::default()
         })
     }
