@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use testkit::lab::{FERROLET, Lab, Node, Runtime, Spec};
+use testkit::{cargo, command};
 
 const READY: Duration = Duration::from_secs(60);
 const FLAGS_OF_THE_USER: &str = "/etc/default/kubelet";
@@ -94,7 +95,7 @@ fn a_token_of_kubeadms_makes_a_node_and_reset_unmakes_it() -> Result<()> {
 fn the_files_are_kubeadms_and_the_upstream_kubelet_becomes_ready_on_them() -> Result<()> {
     let lab = Lab::shared()?;
     let node = machine(&lab, "join-files")?;
-    let line = join_line(&lab, &[])?;
+    let line = own_join_line(&lab)?;
 
     // kubeadm's own join with the same token, as far as it goes without changing anything.
     let script = format!(
@@ -382,10 +383,24 @@ struct JoinLine {
     words: Vec<String>,
 }
 
+/// A token that kubeadm makes, and the line that it prints for it.
 fn join_line(lab: &Lab, more: &[&str]) -> Result<JoinLine> {
-    let words = ["token", "create", "--print-join-command"];
-    let words = [&words[..], more].concat();
-    let said = lab.control_plane().run("kubeadm", words)?;
+    let words = [&CREATE[..], more].concat();
+    read_line(&lab.control_plane().run("kubeadm", words)?)
+}
+
+/// The same by our own program.
+fn own_join_line(lab: &Lab) -> Result<JoinLine> {
+    let mut ours = Command::new(cargo::program("ferrolet")?);
+    ours.args(CREATE)
+        .arg("--kubeconfig")
+        .arg(lab.admin_kubeconfig());
+    read_line(&command::run(&mut ours)?)
+}
+
+const CREATE: [&str; 3] = ["token", "create", "--print-join-command"];
+
+fn read_line(said: &str) -> Result<JoinLine> {
     let words = said.split_whitespace().map(str::to_owned);
     let words: Vec<_> = words.skip_while(|word| word != "join").skip(1).collect();
     ensure!(words.len() == 5, "{said}");
