@@ -63,6 +63,10 @@ const ALLOWED: &[Allowed] = &[
         "we have no cgroups for pods yet, and enforce nothing",
     ),
     upstream_only(
+        "events.NodeNotReady.*",
+        "upstream's first words may come before it has asked its runtime; ours wait for the answer",
+    ),
+    upstream_only(
         "events.CgroupV1.*",
         "said by the part that looks after cgroups, which we have not yet",
     ),

@@ -243,7 +243,9 @@ pub(super) fn wait_serving(machine: &Machine, component: Component) -> Result<()
 
 fn connect(machine: &Machine) -> Result<()> {
     machine.ip(&[
-        "link add lab0 type bridge".to_owned(),
+        // With an address of its own: a bridge takes its lowest port's else, and
+        // changes it when nodes come and go, which the others learn too late.
+        "link add lab0 address 02:00:0a:4c:00:01 type bridge".to_owned(),
         format!("addr add {ADDRESS}/16 dev lab0"),
         "link set lab0 up".to_owned(),
     ])?;
