@@ -106,6 +106,7 @@ fn a_runtime_that_goes_and_comes_back_shows_as_upstream_shows_it() -> Result<()>
         node.runtime().stop()?;
     }
     pair.same_unready("container runtime is down")?;
+    pair.wait_event(&pair.ours, "NodeNotReady")?;
     pair.ours.runtime().start_again()?;
     let back = Instant::now();
     pair.upstreams.runtime().start_again()?;

@@ -36,6 +36,7 @@ const ALLOWED: &[Allowed] = &[
     value("*.ownerReferences[*].uid", "the uid of the Node"),
     value("node.spec.podCIDR", "the cluster gives each its own"),
     value("node.spec.podCIDRs[*]", "the cluster gives each its own"),
+    value("node.spec.taints[*].timeAdded", "the time of the run"),
     value(
         "node.status.conditions[*].lastHeartbeatTime",
         "the time of the run",
