@@ -41,6 +41,26 @@ const THREADS: usize = 2;
 /// How long work that cannot be interrupted is waited for at the end.
 const LEFT_BEHIND: Duration = Duration::from_millis(100);
 
+/// Signals that follow the first one sooner than this are the same wish: tools
+/// like `timeout` send it to the process and to its group.
+const SAME_WISH: Duration = Duration::from_secs(1);
+
+/// Somebody is in a hurry.
+async fn second_signal() {
+    tokio::time::sleep(SAME_WISH).await;
+    let streams = signal(SignalKind::terminate()).and_then(|terminate| {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok((terminate, interrupt))
+    });
+    let Ok((mut terminate, mut interrupt)) = streams else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
 /// Why the node ended, or never began.
 #[derive(Debug, Error)]
 pub(crate) enum NodeError {
@@ -99,9 +119,7 @@ pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Resu
         shutdown.cancel();
         tokio::select! {
             outcome = &mut node => Ok(outcome?),
-            // Somebody is in a hurry.
-            _ = terminate.recv() => Err(NodeError::Hurried),
-            _ = interrupt.recv() => Err(NodeError::Hurried),
+            () = second_signal() => Err(NodeError::Hurried),
         }
     });
     // A name server or a disk that does not answer must not keep the process.
