@@ -117,7 +117,7 @@ fn a_node_with_nobody_behind_it_becomes_ready_and_stays_so() -> Result<()> {
         ensure!(spec["renewTime"] != first["spec"]["renewTime"], "{spec}");
         Ok(())
     })?;
-    assert!(began.elapsed() < Duration::from_secs(12));
+    assert!(began.elapsed() < Duration::from_secs(15));
     // Nothing changed, so the node was left alone.
     let ready = cluster.ready("beat-a")?;
     assert_eq!(ready["status"], "True");
@@ -130,7 +130,8 @@ fn a_node_with_nobody_behind_it_becomes_ready_and_stays_so() -> Result<()> {
         let goodbye = format!("{name}: no more heartbeats");
         assert!(said.contains(&goodbye), "{said}");
     }
-    assert!(said.contains("Ready: none -> True"), "{said}");
+    // From nothing, or from what the controller said of it meanwhile.
+    assert!(said.contains("-> True (HeldByHeartbeat)"), "{said}");
     cluster.delete_node("beat-a")?;
     cluster.delete_node("beat-b")
 }
