@@ -120,9 +120,6 @@ impl Establish<'_> {
     pub async fn run(self, options: &Options) -> Result<ClientIdentity, EstablishError> {
         let (start, reason) = self.choose(options);
         match start {
-            Start::Standalone => Err(EstablishError::Unreachable(
-                "no --kubeconfig is given".to_owned(),
-            )),
             Start::Stop { cause } => Err(EstablishError::Unreachable(cause)),
             Start::UseMain => self.use_main(),
             Start::RotateFromMain => self.rotate_from_main(),
@@ -134,7 +131,6 @@ impl Establish<'_> {
     fn choose(&self, options: &Options) -> (Start, String) {
         let wanted = self.wanted;
         let told = Told {
-            kubeconfig: true,
             bootstrap: wanted.bootstrap_kubeconfig.is_some(),
             rotate: wanted.rotate,
         };

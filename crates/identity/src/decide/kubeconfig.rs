@@ -2,11 +2,9 @@
 
 use std::time::SystemTime;
 
-/// What the node was told.
+/// What a node of a cluster was told; it has a `--kubeconfig`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// `--kubeconfig` is set.
-    pub kubeconfig: bool,
     /// `--bootstrap-kubeconfig` is set.
     pub bootstrap: bool,
     /// `rotateCertificates`.
@@ -40,8 +38,6 @@ pub enum MainKubeconfig {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// No API server at all.
-    Standalone,
     /// The main kubeconfig as it is, with every way to authenticate it names.
     UseMain,
     /// The main kubeconfig, its identity taken over by certificates that rotate.
@@ -57,9 +53,6 @@ pub enum Start {
 
 /// Which kubeconfig wins.
 pub fn choose(told: Told, main: &MainKubeconfig) -> Start {
-    if !told.kubeconfig {
-        return Start::Standalone;
-    }
     let needs_bootstrap = told.bootstrap && *main != MainKubeconfig::Valid;
     match (needs_bootstrap, main, told.rotate) {
         (true, MainKubeconfig::Unreachable { cause }, _) => Start::Stop {
@@ -88,11 +81,7 @@ mod tests {
             Main::NoCertificate,
             Main::Expired { since },
         ];
-        let told = |bootstrap, rotate| Told {
-            kubeconfig: true,
-            bootstrap,
-            rotate,
-        };
+        let told = |bootstrap, rotate| Told { bootstrap, rotate };
         for main in &invalid {
             assert_eq!(choose(told(false, true), main), Start::RotateFromMain);
             assert_eq!(choose(told(false, false), main), Start::UseMain);
@@ -110,10 +99,5 @@ mod tests {
             assert_eq!(choose(told(true, rotate), &unreachable), stop);
         }
         assert_eq!(choose(told(false, false), &unreachable), Start::UseMain);
-        let standalone = Told {
-            kubeconfig: false,
-            ..told(true, true)
-        };
-        assert_eq!(choose(standalone, &Main::Absent), Start::Standalone);
     }
 }
