@@ -7,6 +7,7 @@
 //! environment or the clock: the binary chooses and passes them in.
 
 mod announce;
+mod membership;
 mod node;
 mod parts;
 mod serving;
@@ -17,22 +18,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use api::transport::Options;
-use identity::client::{Dial, Establish, EstablishError, Wanted};
-use identity::keeper::{GaveUp, Outlet};
-use identity::metrics::KeeperMetrics;
-use identity::request::Purpose;
+use identity::client::{Dial, EstablishError};
+use identity::keeper::GaveUp;
 use prometheus::Registry;
 use seams::{SharedHost, SharedRuntime};
 use server::Healthz;
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
 
+pub use membership::{Access, Member, Membership};
 pub use node::Rates;
 pub use serving::{ServingSource, StartServingError};
 
-use announce::Announcement;
 use parts::Parts;
 
 /// How long the parts of a node are given to end.
@@ -42,7 +40,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Config {
     pub place: Place,
-    pub serving: ServingSource,
+    /// The certificate of the node's own port; `None`: it has no port.
+    pub serving: Option<ServingSource>,
     /// Where health is asked for; `None`: nowhere.
     pub healthz: Option<SocketAddr>,
 }
@@ -58,12 +57,11 @@ pub enum Place {
     },
 }
 
-/// What a node of a cluster is there.
+/// What can be known of a node while it runs.
 #[derive(Clone, Debug)]
-pub struct Membership {
-    pub identity: Wanted,
-    pub node: ::node::Config,
-    pub rates: Rates,
+pub struct Running {
+    /// `None`: it belongs to no cluster.
+    pub member: Option<Member>,
 }
 
 /// What the node stands on.
@@ -110,7 +108,7 @@ pub enum AgentError {
 pub async fn run(
     config: Config,
     seams: Seams,
-    started: oneshot::Sender<()>,
+    started: oneshot::Sender<Running>,
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
     let mut parts = Parts::new(shutdown.child_token());
@@ -125,7 +123,7 @@ pub async fn run(
 async fn start_and_wait(
     config: Config,
     seams: &Seams,
-    started: oneshot::Sender<()>,
+    started: oneshot::Sender<Running>,
     parts: &mut Parts,
 ) -> Result<(), AgentError> {
     if let Some(address) = config.healthz {
@@ -133,83 +131,14 @@ async fn start_and_wait(
         let healthz = Healthz { address, clock };
         parts.start("health port", |ending| healthz.run(ending));
     }
-    match config.place {
-        Place::Cluster(membership) => join(*membership, config.serving, seams, parts).await?,
+    let member = match config.place {
+        Place::Cluster(membership) => Some(membership.join(config.serving, seams, parts).await?),
         Place::Standalone { pod_cidr } => {
             standalone::start(pod_cidr, config.serving, seams, parts)?;
+            None
         }
-    }
+    };
     // Nobody may want to know.
-    let _ = started.send(());
+    let _ = started.send(Running { member });
     Err(parts.until_one_fails().await)
-}
-
-/// Starts the parts of a node of a cluster, once it has its identity there.
-async fn join(
-    membership: Membership,
-    serving: ServingSource,
-    seams: &Seams,
-    parts: &mut Parts,
-) -> Result<(), AgentError> {
-    let Membership {
-        identity: wanted,
-        node,
-        rates,
-    } = membership;
-    let clock = seams.options.clock.clone();
-    let (outlet, findings) = Outlet::new(Purpose::Client);
-    let metrics = KeeperMetrics::new(Purpose::Client)?;
-    if wanted.rotate {
-        let (registry, state) = (&seams.registry, findings.state.clone());
-        metrics.register(registry, Purpose::Client, state, clock.clone())?;
-    }
-    seams.options.metrics.register(&seams.registry)?;
-
-    let channels = serving.channels();
-    let announcement = Announcement {
-        directory: wanted.directory.clone(),
-        node_name: wanted.node_name.clone(),
-        process_id: seams.process_id,
-        clock: clock.clone(),
-        rotates: wanted.rotate,
-        client: findings.state.clone(),
-        serving: channels
-            .as_ref()
-            .map(|(_, findings)| findings.state.clone()),
-    };
-    parts.start("announcement", |ending| announcement.run(ending));
-
-    let establish = Establish {
-        wanted: &wanted,
-        dial: seams.dial.clone(),
-        outlet,
-        findings: findings.clone(),
-        metrics,
-    };
-    let identity = establish.run(&seams.options).await?;
-    parts.close_at_end(identity.transport.clone());
-    // After the kubeconfig, as upstream: who cannot reach the cluster makes no
-    // certificates for it.
-    let serving = serving.start(channels, seams, parts)?;
-    let managed = identity.managed.is_some();
-    if let Some(managed) = identity.managed {
-        let keeper = managed.keeper;
-        parts.start_fallible("client certificate", |ending| keeper.run(ending));
-        // Asked as nobody, the API server would only refuse.
-        let mut certificate = managed.findings.certificate;
-        let arrived = async move { certificate.wait_for(Option::is_some).await.is_ok() };
-        if !parts.unless_one_fails(arrived).await? {
-            // Its keeper has ended, and is about to say why.
-            return Err(parts.until_one_fails().await);
-        }
-    }
-    info!(
-        node = wanted.node_name,
-        rotates = managed,
-        "the node has an identity"
-    );
-
-    let started = node::start(node, &identity.transport, rates, seams, parts)?;
-    serving.connect(&wanted, started, &seams.options, parts);
-    Ok(())
 }

@@ -2,17 +2,17 @@
 //! the agent has.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::objects::OwnNode;
 use api::transport::{LaneOptions, Limits, Transport};
+use config::settings::Settings;
 use k8s_openapi::api::core::v1::Node;
-use kube::Client;
 use node::capacity::Devices;
 use node::conditions::Pressure;
+use node::config::Timing;
 use node::observe::Reports;
 use node::readiness::Ailments;
-use node::{Clients, Inputs, NodeParts, Outputs, Recorder, RuntimeFacts, RuntimeWatch};
+use node::{Clients, Inputs, NodeParts, Outputs, RuntimeFacts, RuntimeWatch};
 use tokio::sync::watch;
 
 use crate::parts::Parts;
@@ -27,69 +27,74 @@ pub struct Rates {
     pub events: Option<Limits>,
 }
 
-/// What the rest of the agent takes from here.
-pub(crate) struct Started {
-    pub(crate) requests: Client,
-    pub(crate) own_node: watch::Receiver<Option<Arc<Node>>>,
-    pub(crate) recorder: Recorder,
+impl Rates {
+    pub fn from_settings(settings: &Settings) -> Self {
+        Self {
+            requests: rate(settings, "kubeAPIQPS", "kubeAPIBurst"),
+            events: rate(settings, "eventRecordQPS", "eventBurst"),
+        }
+    }
+}
+
+fn rate(settings: &Settings, qps: &str, burst: &str) -> Option<Limits> {
+    let qps = f64::from(i32::try_from(settings.int(qps)).unwrap_or(i32::MAX));
+    let burst = u32::try_from(settings.int(burst)).unwrap_or_default();
+    Limits::from_settings(qps, burst)
+}
+
+/// Follows the node's own object.
+pub(crate) fn follow(
+    config: &node::Config,
+    clients: &Clients,
+    seams: &Seams,
+    parts: &mut Parts,
+) -> watch::Receiver<Option<Arc<Node>>> {
+    let (seen, own_node) = watch::channel(None);
+    let following = OwnNode {
+        name: config.identity.node_name.clone(),
+        client: clients.requests.clone(),
+        clock: seams.options.clock.clone(),
+        seen,
+    };
+    parts.start("own node", |ending| following.run(ending));
+    own_node
 }
 
 /// Starts what tells the API server of this node.
 pub(crate) fn start(
     config: node::Config,
-    transport: &Transport,
-    rates: Rates,
+    clients: Clients,
+    own_node: watch::Receiver<Option<Arc<Node>>>,
     seams: &Seams,
     parts: &mut Parts,
-) -> Result<Started, AgentError> {
+) -> Result<Outputs, AgentError> {
     let clock = &seams.options.clock;
-    let clients = clients(
-        transport,
-        rates,
-        config.timing.update.min(config.timing.lease),
-    );
-    let requests = clients.requests.clone();
-    let (seen, own_node) = watch::channel(None);
-    let following = OwnNode {
-        name: config.identity.node_name.clone(),
-        client: requests.clone(),
-        clock: clock.clone(),
-        seen,
-    };
     let (facts, runtime_facts) = watch::channel(RuntimeFacts::default());
     let inputs = Inputs {
         host: seams.host.clone(),
         clock: clock.clone(),
         reports: reports(runtime_facts),
-        own_node: own_node.clone(),
+        own_node,
     };
     let (tasks, outputs) = NodeParts::build(config, clients, inputs)?;
-    let Outputs {
-        pod_cidrs,
-        recorder,
-        ..
-    } = outputs;
     let runtime = RuntimeWatch {
         runtime: seams.runtime.clone(),
         clock: clock.clone(),
         facts,
-        pod_cidrs,
+        pod_cidrs: outputs.pod_cidrs.clone(),
     };
-    parts.start("own node", |ending| following.run(ending));
     parts.start("runtime", |ending| runtime.run(ending));
     parts.start("registration", |ending| tasks.register.run(ending));
     parts.start("node status", |ending| tasks.status.run(ending));
     parts.start("lease", |ending| tasks.lease.run(ending));
     parts.start("CSINode", |ending| tasks.csi_node.run(ending));
     parts.start("events", |ending| tasks.recording.run(ending));
-    Ok(Started {
-        requests,
-        own_node,
-        recorder,
-    })
+    Ok(outputs)
 }
 
-fn clients(transport: &Transport, rates: Rates, heartbeat: Duration) -> Clients {
+/// Ways to the API server over connections of the node's own.
+pub(crate) fn clients(transport: &Transport, rates: Rates, timing: Timing) -> Clients {
+    let heartbeat = timing.update.min(timing.lease);
     let lane = |name, limits, timeout, own_connections| {
         transport.lane(LaneOptions {
             name,

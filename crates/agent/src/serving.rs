@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use api::events::Severity;
 use api::transport::Options;
-use identity::client::Wanted;
 use identity::csr::Requester;
 use identity::decide::state::State;
 use identity::keeper::{Findings, Keeper, Outlet, Way};
@@ -18,6 +17,7 @@ use identity::store::{Location, PairStore, StoreError};
 use identity::tls::{self, TlsError};
 use jiff::tz::TimeZone;
 use k8s_openapi::api::core::v1::Node;
+use kube::Client;
 use node::Recorder;
 use node::recorder::about_node;
 use rustls::sign::CertifiedKey;
@@ -26,7 +26,6 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::node::Started;
 use crate::parts::Parts;
 use crate::{AgentError, Seams};
 
@@ -78,6 +77,14 @@ struct Signed {
     metrics: KeeperMetrics,
     store: PairStore,
     dns_only: bool,
+}
+
+/// What asking a signer takes.
+pub(crate) struct Connected {
+    pub(crate) node_name: String,
+    pub(crate) requests: Client,
+    pub(crate) own_node: watch::Receiver<Option<Arc<Node>>>,
+    pub(crate) recorder: Recorder,
 }
 
 /// The channels of a certificate that others sign.
@@ -165,19 +172,13 @@ impl Serving {
 
     /// What needs the API server: asking its signer, for the addresses that it
     /// has seen of this node.
-    pub(crate) fn connect(
-        self,
-        wanted: &Wanted,
-        node: Started,
-        options: &Options,
-        parts: &mut Parts,
-    ) {
+    pub(crate) fn connect(self, node: Connected, options: &Options, parts: &mut Parts) {
         let Some(signed) = self.signed else {
             return;
         };
         let (templates, wanted_names) = watch::channel(None);
         let names = Names {
-            node_name: wanted.node_name.clone(),
+            node_name: node.node_name.clone(),
             dns_only: signed.dns_only,
             own_node: node.own_node,
             templates,
@@ -200,7 +201,7 @@ impl Serving {
             metrics: signed.metrics,
         };
         let pending = PendingEvents {
-            node_name: wanted.node_name.clone(),
+            node_name: node.node_name,
             recorder: node.recorder,
             clock: options.clock.clone(),
             state: signed.findings.state,

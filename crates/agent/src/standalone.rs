@@ -11,15 +11,17 @@ use crate::{AgentError, Seams};
 /// Starts what needs no API server.
 pub(crate) fn start(
     pod_cidr: Option<String>,
-    serving: ServingSource,
+    serving: Option<ServingSource>,
     seams: &Seams,
     parts: &mut Parts,
 ) -> Result<(), AgentError> {
-    if matches!(serving, ServingSource::Signer { .. }) {
+    if matches!(serving, Some(ServingSource::Signer { .. })) {
         return Err(StartServingError::NoSigner.into());
     }
     info!("standalone: without --kubeconfig this node speaks with no API server");
-    serving.start(None, seams, parts)?;
+    if let Some(serving) = serving {
+        serving.start(None, seams, parts)?;
+    }
     let (facts, _) = watch::channel(RuntimeFacts::default());
     let runtime = RuntimeWatch {
         runtime: seams.runtime.clone(),

@@ -32,6 +32,8 @@ pub struct LeaseKeeper {
     pub(crate) heartbeats: Client,
     pub(crate) registered: watch::Receiver<bool>,
     pub(crate) reconnect: Reconnect,
+    /// When the server last took a renewal, by the clock's uptime.
+    pub(crate) renewed: watch::Sender<Option<Duration>>,
 }
 
 /// What asking for the lease gave.
@@ -102,7 +104,10 @@ impl LeaseKeeper {
                 .replace(&self.name(), &PostParams::default(), &lease)
                 .await
             {
-                Ok(renewed) => return Some(renewed),
+                Ok(renewed) => {
+                    self.renewed.send_replace(Some(self.clock.uptime()));
+                    return Some(renewed);
+                }
                 Err(error) => error,
             };
             debug!(lease = self.name(), attempt = number + 1, err = %error, "the lease cannot be renewed");
@@ -167,6 +172,7 @@ impl LeaseKeeper {
             return Ok(Found::NoOwner);
         }
         let made = leases.create(&PostParams::default(), &lease).await?;
+        self.renewed.send_replace(Some(self.clock.uptime()));
         info!(lease = self.name(), "the lease is made");
         Ok(Found::Made(made))
     }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -51,6 +52,8 @@ pub struct Outputs {
     pub registered: watch::Receiver<bool>,
     /// What the API server was last told.
     pub ready: watch::Receiver<bool>,
+    /// When the API server last took a heartbeat, by the clock's uptime.
+    pub lease_renewed: watch::Receiver<Option<Duration>>,
     pub csi_node: watch::Receiver<CsiNodeState>,
     /// `spec.podCIDRs`, with commas between them: for the runtime.
     pub pod_cidrs: watch::Receiver<Option<String>>,
@@ -91,6 +94,7 @@ impl NodeParts {
         let announcer = Arc::new(Announcer::new(node_name, recorder.clone()));
         let (registering, registered) = watch::channel(false);
         let (readying, ready) = watch::channel(false);
+        let (renewing, lease_renewed) = watch::channel(None);
         let (csi_making, csi_node) = watch::channel(CsiNodeState::default());
         let (cidrs_taking, pod_cidrs) = watch::channel(None);
         let (volumes_reporting, volumes_reported) = watch::channel(Vec::new());
@@ -126,6 +130,7 @@ impl NodeParts {
                 heartbeats: clients.heartbeats,
                 registered: registered.clone(),
                 reconnect: clients.reconnect,
+                renewed: renewing,
             },
             csi_node: CsiNodeMaker {
                 config,
@@ -139,6 +144,7 @@ impl NodeParts {
         let outputs = Outputs {
             registered,
             ready,
+            lease_renewed,
             csi_node,
             pod_cidrs,
             volumes_reported,

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{AgentError, Config, Membership, Place, Rates, Seams, ServingSource};
+use agent::{Access, AgentError, Config, Membership, Place, Rates, Seams, ServingSource};
 use api::kubeconfig::ClientConfig;
-use api::transport::Limits;
 use config::flags::CommandLine;
 use config::load::Loaded;
 use config::settings::Settings;
@@ -150,19 +149,18 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
         warn!("{notice}");
     }
     let membership = |kubeconfig| Membership {
-        identity: Wanted {
-            node_name: node_name.clone(),
-            kubeconfig,
-            bootstrap_kubeconfig: path("bootstrap-kubeconfig"),
-            directory: pairs_directory.clone(),
-            rotate: settings.bool("rotateCertificates"),
-            zone: TimeZone::system(),
+        access: Access::Own {
+            identity: Wanted {
+                node_name: node_name.clone(),
+                kubeconfig,
+                bootstrap_kubeconfig: path("bootstrap-kubeconfig"),
+                directory: pairs_directory.clone(),
+                rotate: settings.bool("rotateCertificates"),
+                zone: TimeZone::system(),
+            },
+            rates: Rates::from_settings(settings),
         },
         node,
-        rates: Rates {
-            requests: rate(settings, "kubeAPIQPS", "kubeAPIBurst"),
-            events: rate(settings, "eventRecordQPS", "eventBurst"),
-        },
     };
     let pod_cidr = Some(settings.text("podCIDR")).filter(|text| !text.is_empty());
     let place = match path("kubeconfig") {
@@ -173,7 +171,12 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
     };
     Ok(Config {
         place,
-        serving: serving(loaded, directory, &pairs_directory, node_name.clone()),
+        serving: Some(serving(
+            loaded,
+            directory,
+            &pairs_directory,
+            node_name.clone(),
+        )),
         healthz: healthz(settings)?,
     })
 }
@@ -192,12 +195,6 @@ fn healthz(settings: &Settings) -> Result<Option<SocketAddr>, NodeError> {
         })?,
     };
     Ok(Some(SocketAddr::new(address, port)))
-}
-
-fn rate(settings: &Settings, qps: &str, burst: &str) -> Option<Limits> {
-    let qps = f64::from(i32::try_from(settings.int(qps)).unwrap_or(i32::MAX));
-    let burst = u32::try_from(settings.int(burst)).unwrap_or_default();
-    Limits::from_settings(qps, burst)
 }
 
 fn pairs(line: &CommandLine, name: &str) -> BTreeMap<String, String> {

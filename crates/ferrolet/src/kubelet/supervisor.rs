@@ -6,6 +6,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::Running;
 use linux::process::{ProcessError, ServiceManager};
 use seams::SharedClock;
 use tokio::sync::oneshot;
@@ -50,11 +51,11 @@ impl Supervisor {
 
     /// Tells that the node runs once it does, and from the beginning that it is
     /// well, for as long as this future is driven.
-    pub(super) async fn attend(self, running: oneshot::Receiver<()>, clock: SharedClock) {
+    pub(super) async fn attend(self, running: oneshot::Receiver<Running>, clock: SharedClock) {
         tokio::join!(self.tell_when_running(running), self.keep_telling(&clock));
     }
 
-    async fn tell_when_running(&self, running: oneshot::Receiver<()>) {
+    async fn tell_when_running(&self, running: oneshot::Receiver<Running>) {
         if running.await.is_ok() {
             info!("the node runs");
             self.tell(ServiceManager::ready);
@@ -160,7 +161,7 @@ mod tests {
 
         clock.sleep(Duration::from_secs(5)).await;
         assert_eq!(systemd.told(), ["WATCHDOG=1"; 3], "at 0, 2 and 4 s");
-        started.send(()).unwrap();
+        started.send(Running { member: None }).unwrap();
         clock.sleep(Duration::from_millis(500)).await;
         assert_eq!(systemd.told(), ["READY=1"]);
         supervisor.stopping();

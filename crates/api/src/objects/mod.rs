@@ -1,0 +1,156 @@
+//! Objects of the API that nodes follow: the newest version of each, for
+//! everybody who needs it.
+
+mod nodes;
+mod own_node;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use seams::{SharedClock, timeout};
+use tracing::{debug, info};
+
+pub use nodes::Nodes;
+pub use own_node::OwnNode;
+
+/// The pauses after failures: doubled from the first to the last. The first is
+/// also the least time between two looks, whatever the server does.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A server that takes longer than this for one object is away.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// How long one watch is asked to last, in seconds; then the object is looked at
+/// anew.
+const WATCH_SECONDS: u32 = 290;
+/// How long it may last by our clock: a watch that says nothing ends here.
+const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
+
+/// Which Node objects are followed.
+enum Selection {
+    Name(String),
+    /// A label selector.
+    Labels(String),
+}
+
+/// Who is told of the objects.
+trait Told {
+    /// These are all.
+    fn all(&self, nodes: Vec<Arc<Node>>);
+
+    fn changed(&self, node: Arc<Node>);
+
+    fn gone(&self, name: &str);
+}
+
+/// Follows Node objects: looks, watches until the watch ends, and looks again.
+struct Following<'a, T> {
+    client: &'a Client,
+    clock: &'a SharedClock,
+    selection: Selection,
+    told: &'a T,
+}
+
+impl<T: Told> Following<'_, T> {
+    async fn run(&self) {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let mut pause = FIRST_PAUSE;
+        let mut last_problem = None;
+        loop {
+            let problem = match self.look(&api).await {
+                Ok(version) => self.watch(&api, &version).await.err(),
+                Err(problem) => Some(problem),
+            };
+            pause = match &problem {
+                Some(_) => (pause * 2).min(LAST_PAUSE),
+                None => FIRST_PAUSE,
+            };
+            if let Some(err) = &problem {
+                let nodes = self.selection.words();
+                // Once per problem, not once per attempt.
+                if last_problem.as_ref() == Some(err) {
+                    debug!(nodes, err, "the Node object cannot be followed");
+                } else {
+                    info!(
+                        nodes,
+                        err, "the Node object cannot be followed, will try again"
+                    );
+                }
+            }
+            last_problem = problem;
+            let jitter = 1.0 + 0.1 * self.clock.random();
+            self.clock.sleep(pause.mul_f64(jitter)).await;
+        }
+    }
+
+    /// The objects as they are, and the version to watch from.
+    async fn look(&self, api: &Api<Node>) -> Result<String, String> {
+        let listed = timeout(&**self.clock, ANSWER, api.list(&self.selection.listed())).await;
+        let listed = listed.map_err(|_| "the API server does not answer".to_owned())?;
+        let listed = listed.map_err(|error| error.to_string())?;
+        self.told.all(listed.items.into_iter().map(kept).collect());
+        Ok(listed.metadata.resource_version.unwrap_or_default())
+    }
+
+    /// Ends in peace when it is time to look again.
+    async fn watch(&self, api: &Api<Node>, version: &str) -> Result<(), String> {
+        let parameters = self.selection.watched().timeout(WATCH_SECONDS);
+        let watched = async {
+            let events = api.watch(&parameters, version).await?;
+            let mut events = pin!(events);
+            while let Some(event) = events.try_next().await? {
+                match event {
+                    WatchEvent::Added(node) | WatchEvent::Modified(node) => {
+                        self.told.changed(kept(node));
+                    }
+                    WatchEvent::Deleted(node) => {
+                        self.told.gone(&node.metadata.name.unwrap_or_default());
+                    }
+                    WatchEvent::Bookmark(_) => {}
+                    // Too old to go on from, most likely: the next look tells.
+                    WatchEvent::Error(_) => break,
+                }
+            }
+            Ok::<(), kube::Error>(())
+        };
+        match timeout(&**self.clock, WATCH_LIMIT, watched).await {
+            Ok(outcome) => outcome.map_err(|error| error.to_string()),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Selection {
+    fn listed(&self) -> ListParams {
+        match self {
+            Self::Name(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+            Self::Labels(selector) => ListParams::default().labels(selector),
+        }
+    }
+
+    fn watched(&self) -> WatchParams {
+        match self {
+            Self::Name(name) => WatchParams::default().fields(&format!("metadata.name={name}")),
+            Self::Labels(selector) => WatchParams::default().labels(selector),
+        }
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Self::Name(words) | Self::Labels(words) => words,
+        }
+    }
+}
+
+/// What is kept of an object.
+fn kept(mut node: Node) -> Arc<Node> {
+    // The largest part of it, and nobody here reads it.
+    node.metadata.managed_fields = None;
+    Arc::new(node)
+}

@@ -1,0 +1,198 @@
+//! A machine that is made of what it is told.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use seams::Host;
+use seams::host::{Answer, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts};
+
+/// What machines of one kind have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineShape {
+    pub cpus: u32,
+    /// Bytes.
+    pub memory: u64,
+    /// Bytes.
+    pub storage: u64,
+    pub kernel_release: String,
+    pub os_image: String,
+    pub architecture: String,
+}
+
+impl Default for MachineShape {
+    fn default() -> Self {
+        const GIB: u64 = 1 << 30;
+        Self {
+            cpus: 32,
+            memory: 128 * GIB,
+            storage: 512 * GIB,
+            kernel_release: "6.12.0-ferrolet-sim".to_owned(),
+            os_image: "Ferrolet simulated machine".to_owned(),
+            architecture: "amd64".to_owned(),
+        }
+    }
+}
+
+/// One machine.
+#[derive(Debug)]
+pub struct Machine {
+    shape: Arc<MachineShape>,
+    name: String,
+    address: IpAddr,
+    /// The small files that a node keeps. Held for one access.
+    files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
+}
+
+/// The only network interface, beside the loopback.
+const INTERFACE: &str = "eth0";
+
+/// A disk has so many files per so many bytes, as common file systems are made.
+const BYTES_PER_INODE: u64 = 16 * 1024;
+
+impl Machine {
+    /// `name` decides its ids: a machine of the same name is the same machine.
+    pub fn new(name: &str, shape: Arc<MachineShape>, address: IpAddr) -> Self {
+        Self {
+            shape,
+            name: name.to_owned(),
+            address,
+            files: Mutex::default(),
+        }
+    }
+
+    /// Sixteen bytes, in hexadecimal, that are this machine's for this purpose.
+    fn id(&self, purpose: &str) -> String {
+        let word = |salt: u64| fold(salt, &[purpose, "/", &self.name]);
+        format!("{:016x}{:016x}", word(1), word(2))
+    }
+
+    fn uuid(&self, purpose: &str) -> String {
+        let id = self.id(purpose);
+        let parts = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]];
+        parts.join("-")
+    }
+}
+
+/// FNV-1a: it need only be the same in every run, and spread.
+fn fold(salt: u64, texts: &[&str]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes());
+    let start = 0xcbf2_9ce4_8422_2325_u64.wrapping_add(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bytes.fold(start, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+impl Host for Machine {
+    fn machine(&self) -> Result<MachineFacts, HostError> {
+        let shape = &self.shape;
+        Ok(MachineFacts {
+            hostname: self.name.clone(),
+            machine_id: self.id("machine"),
+            system_uuid: self.uuid("system"),
+            boot_id: self.uuid("boot"),
+            kernel_release: shape.kernel_release.clone(),
+            os_image: shape.os_image.clone(),
+            architecture: shape.architecture.clone(),
+            cpus: shape.cpus,
+            memory: shape.memory,
+            swap: 0,
+            huge_pages: Vec::new(),
+        })
+    }
+
+    fn disk(&self, _: &Path) -> Result<DiskFigures, HostError> {
+        let capacity = self.shape.storage;
+        let inodes = capacity / BYTES_PER_INODE;
+        Ok(DiskFigures {
+            capacity,
+            available: capacity,
+            inodes,
+            inodes_free: inodes,
+        })
+    }
+
+    fn interfaces(&self) -> Result<Vec<Interface>, HostError> {
+        Ok(vec![Interface {
+            name: INTERFACE.to_owned(),
+            up: true,
+            loopback: false,
+            point_to_point: false,
+            addresses: vec![self.address],
+        }])
+    }
+
+    fn default_routes(&self) -> Result<Option<Vec<DefaultRoute>>, HostError> {
+        Ok(Some(vec![DefaultRoute {
+            ipv6: self.address.is_ipv6(),
+            interface: INTERFACE.to_owned(),
+        }]))
+    }
+
+    fn resolve<'a>(&'a self, name: &'a str) -> Answer<'a, Vec<IpAddr>> {
+        Box::pin(async move {
+            if name == self.name {
+                return Ok(vec![self.address]);
+            }
+            let unknown = io::Error::new(io::ErrorKind::NotFound, "no such name");
+            Err(HostError::new(format!("the addresses of {name}"), unknown))
+        })
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(files.get(path).cloned())
+    }
+
+    fn write(&self, path: &Path, content: &[u8], _: u32) -> Result<(), HostError> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.insert(path.to_owned(), content.to_owned());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn machine(name: &str) -> Machine {
+        let address = IpAddr::from(Ipv4Addr::new(198, 18, 0, 1));
+        Machine::new(name, Arc::default(), address)
+    }
+
+    #[test]
+    fn a_machine_is_the_same_each_time_and_no_other() {
+        let facts = |name: &str| machine(name).machine().unwrap();
+        assert_eq!(facts("node-1"), facts("node-1"));
+        let ids = (0..2000).flat_map(|number| {
+            let facts = facts(&format!("node-{number:05}"));
+            [facts.machine_id, facts.system_uuid, facts.boot_id]
+        });
+        assert_eq!(ids.collect::<BTreeSet<_>>().len(), 6000);
+        assert_eq!(facts("node-1").machine_id.len(), 32);
+        assert_eq!(facts("node-1").boot_id.len(), 36);
+    }
+
+    #[test]
+    fn it_keeps_the_files_that_a_node_leaves() {
+        let machine = machine("node-1");
+        let path = Path::new("/var/lib/kubelet/state");
+        assert_eq!(machine.read(path).unwrap(), None);
+        machine.write(path, b"one", 0o600).unwrap();
+        machine.write(path, b"two", 0o600).unwrap();
+        assert_eq!(machine.read(path).unwrap().unwrap(), b"two");
+    }
+
+    #[tokio::test]
+    async fn it_knows_its_own_name() {
+        let machine = machine("node-1");
+        let own = machine.resolve("node-1").await.unwrap();
+        assert_eq!(own, [machine.address]);
+        assert!(machine.resolve("node-2").await.is_err());
+    }
+}
