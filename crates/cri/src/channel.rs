@@ -60,7 +60,7 @@ pub(crate) struct Channel {
     tasks: Tasks,
     // Held while dialling, so that calls that find no connection share one
     // dial. A `connect` to a unix socket is answered or refused at once, and
-    // whoever holds the lock has a time limit around it.
+    // whoever dials has a time limit around it.
     link: Mutex<Option<SendRequest<Body>>>,
 }
 
@@ -75,6 +75,11 @@ impl Channel {
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Makes the connection that the next call needs, if there is none.
+    pub(crate) async fn connect(&self) -> Result<(), Status> {
+        self.link().await.map(drop)
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Status> {

@@ -4,23 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::poll_immediate;
+use futures_util::{StreamExt as _, TryFutureExt as _};
 use http::Uri;
 use http::uri::PathAndQuery;
-use seams::cri::{
-    ImageFsInfoRequest, ImageFsInfoResponse, ImageStatusRequest, ImageStatusResponse,
-    ListImagesRequest, ListImagesResponse, RuntimeConfigRequest, RuntimeConfigResponse,
-    StatusRequest, StatusResponse, UpdateRuntimeConfigRequest, UpdateRuntimeConfigResponse,
-    VersionRequest, VersionResponse, image_service, runtime_service,
-};
-use seams::runtime::{Answer, Code};
-use seams::{Elapsed, Runtime, RuntimeError, SharedClock};
+use seams::cri::{ContainerEventResponse, GetEventsRequest, runtime_service};
+use seams::runtime::{Answer, Code, ContainerEvents};
+use seams::{Elapsed, RuntimeError, SharedClock};
 use tokio::sync::Semaphore;
-use tonic::Status;
 use tonic::client::Grpc;
+use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::channel::{Channel, Requests, Tasks};
 use crate::endpoint::{Endpoint, EndpointError};
+use crate::terms::Terms;
 
 /// An answer that is longer is refused, as upstream does it: it would be kept
 /// in memory as a whole.
@@ -94,105 +92,116 @@ impl Client {
         self.tasks.end().await;
     }
 
-    fn runtime_call<Q, A>(&self, path: &'static str, request: Q) -> Answer<'_, A>
-    where
-        Q: prost::Message + 'static,
-        A: prost::Message + Default + 'static,
-    {
-        Box::pin(self.call(&self.runtime, path, request))
+    /// How long most calls may take.
+    pub(crate) fn time(&self) -> Duration {
+        self.request_timeout
     }
 
-    fn image_call<Q, A>(&self, path: &'static str, request: Q) -> Answer<'_, A>
+    pub(crate) fn runtime_call<Q, A>(
+        &self,
+        path: &'static str,
+        terms: Terms,
+        request: Q,
+    ) -> Answer<'_, A>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        Box::pin(self.call(&self.images, path, request))
+        Box::pin(self.call(&self.runtime, path, terms, request))
+    }
+
+    pub(crate) fn image_call<Q, A>(
+        &self,
+        path: &'static str,
+        terms: Terms,
+        request: Q,
+    ) -> Answer<'_, A>
+    where
+        Q: prost::Message + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        Box::pin(self.call(&self.images, path, terms, request))
     }
 
     async fn call<Q, A>(
         &self,
         channel: &Arc<Channel>,
         path: &'static str,
+        terms: Terms,
         request: Q,
     ) -> Result<A, RuntimeError>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        let limit = self.request_timeout;
         let work = async {
-            // Nobody closes it, so there is always a place in the end.
-            let _place = self.places.acquire().await;
-            ask(channel, path, request, limit).await
+            let _place = if terms.place {
+                // Nobody closes it, so there is always a place in the end.
+                self.places.acquire().await.ok()
+            } else {
+                None
+            };
+            ask(channel, path, request, terms.limit).await
         };
-        let (code, message) = match seams::timeout(&*self.clock, limit, work).await {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(status)) => (Code::from_number(status.code().into()), words(&status)),
-            Err(Elapsed) => (
-                Code::DeadlineExceeded,
-                format!(
-                    "no answer within {} s from the container runtime at {}; look at its log and \
-                     load",
-                    limit.as_secs_f64(),
-                    channel.endpoint()
-                ),
-            ),
+        if let Some(limit) = terms.limit {
+            return self.within(limit, channel, path, work).await;
+        }
+        self.connect(channel, path).await?;
+        work.await.map_err(|status| failure(path, &status))
+    }
+
+    /// Connecting has an end, also for a call that has none.
+    async fn connect(&self, channel: &Channel, path: &'static str) -> Result<(), RuntimeError> {
+        let limit = self.request_timeout;
+        self.within(limit, channel, path, channel.connect()).await
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        channel: &Channel,
+        path: &'static str,
+        work: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, RuntimeError> {
+        let late = |Elapsed| {
+            let message = format!(
+                "no answer within {} s from the container runtime at {}; look at its log and load",
+                limit.as_secs_f64(),
+                channel.endpoint()
+            );
+            RuntimeError::new(name(path), Code::DeadlineExceeded, message)
         };
-        Err(RuntimeError::new(name(path), code, message))
+        let outcome = seams::timeout(&*self.clock, limit, work).await;
+        outcome
+            .map_err(late)?
+            .map_err(|status| failure(path, &status))
+    }
+
+    pub(crate) async fn events(
+        &self,
+        request: GetEventsRequest,
+    ) -> Result<ContainerEvents, RuntimeError> {
+        let path = runtime_service::GET_CONTAINER_EVENTS;
+        self.connect(&self.runtime, path).await?;
+        let mut opening = Box::pin(subscribe(Arc::clone(&self.runtime), path, request));
+        // A server in Go sends nothing, not even that it agrees, before the
+        // first event; so its answer is not waited for. The look at it sends
+        // the request: what happens from here on is told.
+        let early = poll_immediate(&mut opening).await;
+        let events = match early {
+            Some(Ok(events)) => events.left_stream(),
+            Some(Err(status)) => return Err(failure(path, &status)),
+            None => opening.try_flatten_stream().right_stream(),
+        };
+        Ok(Box::pin(events.map(move |event| {
+            event.map_err(|status| failure(path, &status))
+        })))
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         self.tasks.cut();
-    }
-}
-
-impl Runtime for Client {
-    fn version(&self, request: VersionRequest) -> Answer<'_, VersionResponse> {
-        self.runtime_call(runtime_service::VERSION, request)
-    }
-
-    fn status(&self, request: StatusRequest) -> Answer<'_, StatusResponse> {
-        self.runtime_call(runtime_service::STATUS, request)
-    }
-
-    fn runtime_config(&self, request: RuntimeConfigRequest) -> Answer<'_, RuntimeConfigResponse> {
-        self.runtime_call(runtime_service::RUNTIME_CONFIG, request)
-    }
-
-    fn update_runtime_config(
-        &self,
-        request: UpdateRuntimeConfigRequest,
-    ) -> Answer<'_, UpdateRuntimeConfigResponse> {
-        self.runtime_call(runtime_service::UPDATE_RUNTIME_CONFIG, request)
-    }
-
-    fn list_images(&self, request: ListImagesRequest) -> Answer<'_, ListImagesResponse> {
-        self.image_call(image_service::LIST_IMAGES, request)
-    }
-
-    fn image_status(&self, request: ImageStatusRequest) -> Answer<'_, ImageStatusResponse> {
-        Box::pin(async move {
-            let path = image_service::IMAGE_STATUS;
-            let answer: ImageStatusResponse = self.image_call(path, request).await?;
-            match &answer.image {
-                Some(image) if image.id.is_empty() || image.size == 0 => Err(RuntimeError::new(
-                    name(path),
-                    Code::Internal,
-                    format!(
-                        "the runtime answered an image without id or size: {:?}",
-                        image.id
-                    ),
-                )),
-                _ => Ok(answer),
-            }
-        })
-    }
-
-    fn image_fs_info(&self, request: ImageFsInfoRequest) -> Answer<'_, ImageFsInfoResponse> {
-        self.image_call(image_service::IMAGE_FS_INFO, request)
     }
 }
 
@@ -209,21 +218,47 @@ async fn ask<Q, A>(
     channel: &Arc<Channel>,
     path: &'static str,
     message: Q,
-    limit: Duration,
+    limit: Option<Duration>,
 ) -> Result<A, Status>
 where
     Q: prost::Message + 'static,
     A: prost::Message + Default + 'static,
 {
-    let requests = Requests(Arc::clone(channel));
-    let mut grpc = Grpc::with_origin(requests, Uri::from_static("http://localhost"))
-        .max_decoding_message_size(LONGEST_ANSWER);
     let mut request = tonic::Request::new(message);
-    // So that the runtime gives up too, should it not see that we did.
-    request.set_timeout(limit);
+    if let Some(limit) = limit {
+        // So that the runtime gives up too, should it not see that we did.
+        request.set_timeout(limit);
+    }
     let path = PathAndQuery::from_static(path);
-    let answer = grpc.unary(request, path, ProstCodec::default()).await?;
+    let answer = grpc(channel)
+        .unary(request, path, ProstCodec::default())
+        .await?;
     Ok(answer.into_inner())
+}
+
+/// One request and what comes of it, over tonic.
+async fn subscribe(
+    channel: Arc<Channel>,
+    path: &'static str,
+    message: GetEventsRequest,
+) -> Result<Streaming<ContainerEventResponse>, Status> {
+    let request = tonic::Request::new(message);
+    let path = PathAndQuery::from_static(path);
+    let answer = grpc(&channel)
+        .server_streaming(request, path, ProstCodec::default())
+        .await?;
+    Ok(answer.into_inner())
+}
+
+fn grpc(channel: &Arc<Channel>) -> Grpc<Requests> {
+    let requests = Requests(Arc::clone(channel));
+    Grpc::with_origin(requests, Uri::from_static("http://localhost"))
+        .max_decoding_message_size(LONGEST_ANSWER)
+}
+
+fn failure(path: &'static str, status: &Status) -> RuntimeError {
+    let code = Code::from_number(status.code().into());
+    RuntimeError::new(name(path), code, words(status))
 }
 
 fn words(status: &Status) -> String {
@@ -235,6 +270,6 @@ fn words(status: &Status) -> String {
 }
 
 /// The last part of a path.
-fn name(path: &'static str) -> &'static str {
+pub(crate) fn name(path: &'static str) -> &'static str {
     path.rsplit('/').next().unwrap_or(path)
 }

@@ -7,10 +7,13 @@
 //!
 //! It must not know what is asked of the runtime, or why.
 
+mod answers;
+mod calls;
 mod channel;
 mod client;
 mod endpoint;
 pub mod start;
+mod terms;
 
 pub use client::{Client, Config};
 pub use endpoint::{Endpoint, EndpointError};
