@@ -75,3 +75,106 @@ fn first_missing<const N: usize>(fields: [(bool, &'static str); N]) -> Option<&'
     let mut missing = fields.into_iter().filter(|(missing, _)| *missing);
     missing.next().map(|(_, name)| name)
 }
+
+#[cfg(test)]
+mod tests {
+    use seams::cri::{
+        ContainerMetadata, ContainerStatus, ImageSpec, PodSandboxMetadata, PodSandboxStatus,
+    };
+
+    use super::*;
+
+    type Spoil<T> = fn(&mut T);
+
+    fn sandbox() -> PodSandboxStatus {
+        PodSandboxStatus {
+            id: "s".to_owned(),
+            metadata: Some(PodSandboxMetadata {
+                name: "web".to_owned(),
+                uid: "u".to_owned(),
+                namespace: "default".to_owned(),
+                attempt: 0,
+            }),
+            created_at: 1,
+            ..PodSandboxStatus::default()
+        }
+    }
+
+    fn container() -> ContainerStatus {
+        ContainerStatus {
+            id: "c".to_owned(),
+            metadata: Some(ContainerMetadata {
+                name: "web".to_owned(),
+                attempt: 0,
+            }),
+            created_at: 1,
+            image: Some(ImageSpec {
+                image: "busybox".to_owned(),
+                ..ImageSpec::default()
+            }),
+            image_ref: "busybox@sha256:0".to_owned(),
+            ..ContainerStatus::default()
+        }
+    }
+
+    #[test]
+    fn the_status_of_a_sandbox_is_whole_or_absent() {
+        let check = |status| {
+            pod_sandbox_status(&PodSandboxStatusResponse {
+                status,
+                ..PodSandboxStatusResponse::default()
+            })
+        };
+        assert_eq!(check(None), None);
+        assert_eq!(check(Some(sandbox())), None);
+        let cases: [(Spoil<PodSandboxStatus>, &str); 6] = [
+            (|status| status.id.clear(), "id"),
+            (|status| status.metadata = None, "name"),
+            (
+                |status| status.metadata.as_mut().unwrap().name.clear(),
+                "name",
+            ),
+            (
+                |status| status.metadata.as_mut().unwrap().namespace.clear(),
+                "namespace",
+            ),
+            (
+                |status| status.metadata.as_mut().unwrap().uid.clear(),
+                "uid",
+            ),
+            (|status| status.created_at = 0, "time of creation"),
+        ];
+        for (spoil, missing) in cases {
+            let mut status = sandbox();
+            spoil(&mut status);
+            let expected = format!("pod sandbox {:?} without {missing}", status.id);
+            assert_eq!(check(Some(status)), Some(expected));
+        }
+    }
+
+    #[test]
+    fn the_status_of_a_container_is_whole_or_absent() {
+        let check = |status| {
+            container_status(&ContainerStatusResponse {
+                status,
+                ..ContainerStatusResponse::default()
+            })
+        };
+        assert_eq!(check(None), None);
+        assert_eq!(check(Some(container())), None);
+        let cases: [(Spoil<ContainerStatus>, &str); 6] = [
+            (|status| status.id.clear(), "id"),
+            (|status| status.metadata = None, "name"),
+            (|status| status.created_at = 0, "time of creation"),
+            (|status| status.image = None, "image"),
+            (|status| status.image = Some(ImageSpec::default()), "image"),
+            (|status| status.image_ref.clear(), "image reference"),
+        ];
+        for (spoil, missing) in cases {
+            let mut status = container();
+            spoil(&mut status);
+            let expected = format!("container {:?} without {missing}", status.id);
+            assert_eq!(check(Some(status)), Some(expected));
+        }
+    }
+}

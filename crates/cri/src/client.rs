@@ -1,10 +1,10 @@
-//! The calls: each goes to its service's socket, under a time limit, and not too
-//! many at once.
+//! The way of a call: to its service's socket, on its terms, and not too many at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::poll_immediate;
+use futures_util::future::{poll_immediate, ready};
 use futures_util::{StreamExt as _, TryFutureExt as _};
 use http::Uri;
 use http::uri::PathAndQuery;
@@ -31,10 +31,11 @@ pub struct Config {
     pub runtime_endpoint: String,
     /// `imageServiceEndpoint`; empty: the runtime's.
     pub image_endpoint: String,
-    /// `runtimeRequestTimeout`: how long a call may take, its wait for a place
-    /// included.
+    /// `runtimeRequestTimeout`: how long most calls may take, the wait for a
+    /// place included.
     pub request_timeout: Duration,
-    /// How many calls may be under way at once; the others wait.
+    /// How many calls may be under way at once; the others wait. Those that
+    /// themselves wait for others than the runtime, as pulls do, do not count.
     pub calls_at_once: usize,
 }
 
@@ -193,9 +194,13 @@ impl Client {
             Some(Err(status)) => return Err(failure(path, &status)),
             None => opening.try_flatten_stream().right_stream(),
         };
-        Ok(Box::pin(events.map(move |event| {
-            event.map_err(|status| failure(path, &status))
-        })))
+        // A broken stream would tell of it for ever.
+        let events = events.scan(false, move |broken, event| {
+            let over = std::mem::replace(broken, event.is_err());
+            let event = event.map_err(|status| failure(path, &status));
+            ready((!over).then_some(event))
+        });
+        Ok(Box::pin(events))
     }
 }
 

@@ -72,3 +72,30 @@ impl Terms {
 fn seconds(count: i64) -> Duration {
     Duration::from_secs(u64::try_from(count).unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_of_the_request_is_never_more_than_can_be_waited_for_and_never_less_than_none() {
+        let time = Duration::from_secs(120);
+        for (timeout, limit) in [
+            (i64::MIN, time),
+            (-1, time),
+            (1, Duration::from_secs(121)),
+            (i64::MAX, LONGEST_LIMIT),
+        ] {
+            let stop = StopContainerRequest {
+                timeout,
+                ..StopContainerRequest::default()
+            };
+            assert_eq!(Terms::stop_container(time, &stop).limit, Some(limit));
+            let exec = ExecSyncRequest {
+                timeout,
+                ..ExecSyncRequest::default()
+            };
+            assert_eq!(Terms::exec_sync(time, &exec).limit, Some(limit));
+        }
+    }
+}

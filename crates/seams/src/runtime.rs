@@ -44,8 +44,8 @@ pub type SharedRuntime = Arc<dyn Runtime>;
 /// An answer that takes its time. Dropping it gives the call up.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
-/// Events as they happen. It ends with the connection, or when the runtime ends
-/// it, and then has to be asked for anew: what happened meanwhile is not told.
+/// Events as they happen. It ends when the runtime ends it, or after an error,
+/// and then has to be asked for anew: what happened meanwhile is not told.
 pub type ContainerEvents =
     Pin<Box<dyn Stream<Item = Result<ContainerEventResponse, RuntimeError>> + Send>>;
 
@@ -282,7 +282,25 @@ fn lacking<'a, Q, A: Send + 'a>(call: &'static str, _request: Q) -> Answer<'a, A
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::cri::{image_service, runtime_service};
+
+    #[derive(Debug)]
+    struct Bare;
+
+    impl Runtime for Bare {}
+
+    #[tokio::test]
+    async fn a_call_that_a_runtime_does_not_have_is_refused_by_its_name() {
+        let refused = Bare.pull_image(PullImageRequest::default()).await;
+        let error = refused.unwrap_err();
+        assert!(error.is_unimplemented(), "{error}");
+        assert_eq!(error.call, "PullImage");
+        let refused = Bare.get_container_events(GetEventsRequest {}).await;
+        let error = refused.err().unwrap();
+        assert!(error.is_unimplemented(), "{error}");
+        assert_eq!(error.call, "GetContainerEvents");
+    }
 
     #[test]
     fn paths_are_those_of_the_interface() {

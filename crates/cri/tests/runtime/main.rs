@@ -13,6 +13,9 @@
 )]
 
 mod calls;
+mod events;
 mod failures;
+mod limits;
+mod reach;
 mod start;
 mod support;

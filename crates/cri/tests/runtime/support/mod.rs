@@ -1,5 +1,7 @@
 //! A runtime that does as it is told, on a socket of its own.
 
+mod pods;
+
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use cri::{Client, Config};
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -20,6 +23,7 @@ use seams::cri::{
     RuntimeStatus, StatusRequest, StatusResponse, UpdateRuntimeConfigRequest,
     UpdateRuntimeConfigResponse, VersionRequest, VersionResponse, image_service, runtime_service,
 };
+use seams::runtime::Answer;
 use tempfile::TempDir;
 use testkit::clock::TokioClock;
 use tokio::net::UnixListener;
@@ -36,6 +40,8 @@ pub(crate) enum Manner {
     Refuses(Code, &'static str),
     /// Takes calls and never answers.
     Hangs,
+    /// Hangs at calls of these paths.
+    HangsAt(&'static [&'static str]),
     /// Refuses this many, then answers.
     Stumbles(Arc<AtomicUsize>),
     /// Answers `RuntimeConfig` with this driver.
@@ -44,8 +50,12 @@ pub(crate) enum Manner {
     Introduces(VersionResponse),
     /// Answers `ListImages` with one name of this length.
     Talks(usize),
-    /// Answers `ImageStatus` with an image that has no size.
+    /// Answers with messages that lack what they must have.
     Forgets,
+    /// Tells the events of two containers, and then ends or says no more.
+    Tells {
+        ends: bool,
+    },
 }
 
 /// What the server has seen.
@@ -57,11 +67,17 @@ pub(crate) struct Seen {
     /// The path, authority and time limit of each call.
     pub(crate) calls: Mutex<Vec<(String, String, String)>>,
     pub(crate) pod_cidr: Mutex<String>,
+    pub(crate) checkpoint_timeout: Mutex<i64>,
 }
 
 impl Seen {
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let calls = self.calls.lock().unwrap();
+        calls.iter().map(|(path, ..)| path.clone()).collect()
     }
 
     pub(crate) fn under_way(&self) -> usize {
@@ -149,6 +165,7 @@ async fn answer(manner: Manner, seen: Arc<Seen>, request: Request<Incoming>) -> 
     match &manner {
         Manner::Refuses(code, words) => return Status::new(*code, *words).into_http(),
         Manner::Hangs => std::future::pending().await,
+        Manner::HangsAt(paths) if paths.contains(&path.as_str()) => std::future::pending().await,
         Manner::Stumbles(left) => {
             let left = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
             if left.is_ok() {
@@ -178,7 +195,7 @@ async fn route(
         image_service::LIST_IMAGES => unary(request, |asked| images(&manner, asked)).await,
         image_service::IMAGE_STATUS => unary(request, |asked| image(&manner, asked)).await,
         image_service::IMAGE_FS_INFO => unary(request, |_: ImageFsInfoRequest| disk()).await,
-        _ => Status::unimplemented("no such call").into_http(),
+        _ => pods::route(manner, seen, path, request).await,
     }
 }
 
@@ -318,6 +335,11 @@ impl Place {
 
 pub(crate) fn clock() -> SharedClock {
     Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH))
+}
+
+/// An answer of which only counts whether it is one: so a table can hold several.
+pub(crate) fn bare<'a, T: Send + 'a>(answer: Answer<'a, T>) -> Answer<'a, ()> {
+    answer.map(|answer| answer.map(drop)).boxed()
 }
 
 /// Lets the other tasks run until `fits`; what never does fails here, not by a
