@@ -22,7 +22,7 @@ use identity::client::{Dial, EstablishError};
 use identity::keeper::GaveUp;
 use prometheus::Registry;
 use seams::{SharedHost, SharedRuntime};
-use server::Healthz;
+use server::{PlainPort, Purpose};
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -127,8 +127,11 @@ async fn start_and_wait(
     parts: &mut Parts,
 ) -> Result<(), AgentError> {
     if let Some(address) = config.healthz {
-        let clock = seams.options.clock.clone();
-        let healthz = Healthz { address, clock };
+        let healthz = PlainPort {
+            purpose: Purpose::Health,
+            address,
+            clock: seams.options.clock.clone(),
+        };
         parts.start("health port", |ending| healthz.run(ending));
     }
     let member = match config.place {

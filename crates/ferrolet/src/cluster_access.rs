@@ -3,14 +3,16 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use api::kubeconfig::{
     AddressError, ClientConfig, Kubeconfig, ReadError, ResolveError, Trust, Unusable,
 };
-use api::transport::{Credentials, LaneOptions, Options, Transport, TransportError};
+use api::transport::{Credentials, Lane, LaneOptions, Options, Transport, TransportError};
 use clap::Args;
 use cluster::kubeconfig::{DEFAULT_CLUSTER_NAME, Endpoint};
+use identity::client::Dial;
 use kube::Client;
 use seams::SharedClock;
 use thiserror::Error;
@@ -82,6 +84,8 @@ pub(crate) struct ClusterAccess {
     pub(crate) config: ClientConfig,
     pub(crate) cluster_name: String,
     pub(crate) kubeconfig: PathBuf,
+    /// What the connections are made with.
+    pub(crate) options: Options,
     transport: Transport,
 }
 
@@ -142,7 +146,7 @@ impl ClusterAccess {
         }
         let options = options_for(&config)?;
         let clock = options.clock.clone();
-        let transport = Transport::new(&config, Credentials::Configured, options);
+        let transport = Transport::new(&config, Credentials::Configured, options.clone());
         let transport = transport.map_err(|cause| AccessError::Transport {
             path: kubeconfig.clone(),
             cause: Box::new(cause),
@@ -153,6 +157,7 @@ impl ClusterAccess {
             cluster_name: cluster_name(&parsed, context),
             config,
             kubeconfig,
+            options,
             transport,
         })
     }
@@ -160,6 +165,18 @@ impl ClusterAccess {
     /// For watches, which have no end of their own.
     pub(crate) fn patient_client(&self) -> Client {
         client(&self.transport, None, &self.config.namespace)
+    }
+
+    pub(crate) fn lane(&self, options: LaneOptions) -> Lane {
+        self.transport.lane(options)
+    }
+
+    /// How others reach servers of this cluster: like us, but as themselves.
+    pub(crate) fn dial(&self) -> Dial {
+        let common = self.options.clone();
+        Arc::new(move |config: &ClientConfig| {
+            connection::with_proxy(&common, config).map_err(|cause| cause.to_string())
+        })
     }
 
     pub(crate) fn now(&self) -> SystemTime {

@@ -18,6 +18,7 @@ mod completions;
 mod config;
 mod connection;
 mod csr;
+mod fleet;
 mod given;
 mod heartbeat;
 mod join;
@@ -88,6 +89,8 @@ enum Command {
     },
     /// Keep existing nodes alive with no agent behind them
     Heartbeat(heartbeat::Arguments),
+    /// Run thousands of nodes in one process, on simulated machines
+    Fleet(Box<fleet::Arguments>),
     /// Print the completions for a shell
     #[command(after_help = "Example:\n  source <(ferrolet completions bash)")]
     Completions { shell: clap_complete::Shell },
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Kubeconfig { verb } => kubeconfig::run(verb),
         Command::Rbac { verb } => rbac::run(verb),
         Command::Heartbeat(arguments) => heartbeat::run(&arguments),
+        Command::Fleet(arguments) => fleet::run(&arguments),
         Command::Completions { shell } => completions::run(shell),
         Command::Join(arguments) => join::run(*arguments),
         Command::Reset(arguments) => reset::run(&arguments),

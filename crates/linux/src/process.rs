@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use thiserror::Error;
 
 const OWN_OOM_SCORE: &str = "/proc/self/oom_score_adj";
+const OWN_STATUS: &str = "/proc/self/status";
 
 /// What the machine refused.
 #[derive(Debug, Error)]
@@ -29,6 +30,8 @@ pub enum ProcessError {
          /proc/sys/fs/nr_open says (maxOpenFiles)"
     )]
     OpenFiles { limit: u64, cause: io::Error },
+    #[error("cannot see what memory this process holds: {0}; is /proc mounted?")]
+    Memory(io::Error),
     #[error(
         "cannot tell the service manager {message:?} at {address:?}: {cause}; it may take the \
          node for one that hangs"
@@ -68,6 +71,20 @@ pub fn set_open_files(limit: u64) -> Result<(), ProcessError> {
         limit,
         cause: cause.into(),
     })
+}
+
+/// What this process holds of the machine's memory, in bytes.
+pub fn resident_memory() -> Result<u64, ProcessError> {
+    let status = fs::read_to_string(OWN_STATUS).map_err(ProcessError::Memory)?;
+    resident(&status).ok_or_else(|| ProcessError::Memory(io::ErrorKind::InvalidData.into()))
+}
+
+fn resident(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 /// What started this process and watches it: systemd, by its notification
@@ -139,6 +156,14 @@ mod tests {
     use rustix::process::getrlimit;
 
     use super::*;
+
+    #[test]
+    fn the_memory_of_this_process_is_what_the_kernel_says() {
+        let status = "Name:\tx\nVmHWM:\t  900 kB\nVmRSS:\t  812 kB\nRssAnon:\t 1 kB\n";
+        assert_eq!(resident(status), Some(812 * 1024));
+        assert_eq!(resident("Name:\tx\n"), None);
+        assert!(resident_memory().unwrap() > 100 * 1024);
+    }
 
     #[test]
     fn the_own_oom_score_is_set_and_one_out_of_range_refused() {

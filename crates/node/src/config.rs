@@ -182,7 +182,7 @@ impl Registration {
 }
 
 impl Timing {
-    fn from_settings(settings: &Settings) -> Self {
+    pub fn from_settings(settings: &Settings) -> Self {
         let lease = settings.int("nodeLeaseDurationSeconds");
         Self {
             update: span(settings.duration("nodeStatusUpdateFrequency")),

@@ -4,22 +4,18 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::StatusCode;
 use http::request::Parts;
-use http::{Response, StatusCode, Version};
-use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 
-pub(crate) type Answer = Response<Full<Bytes>>;
+use crate::answer::{Answer, no_host, not_found, text, unguessed};
 
 const PING: &str = "ping";
 
 /// To any method, as upstream answers: who checks health with POST is told, too.
 pub(crate) fn answer(request: &Parts) -> Answer {
-    if request.version == Version::HTTP_11 && !request.headers.contains_key(HOST) {
-        let body = "400 Bad Request: missing required Host header";
-        return text(StatusCode::BAD_REQUEST, body);
+    if let Some(refusal) = no_host(request) {
+        return refusal;
     }
     match request.uri.path() {
         "/healthz" => {
@@ -27,25 +23,8 @@ pub(crate) fn answer(request: &Parts) -> Answer {
             unguessed(text(StatusCode::OK, health(query)))
         }
         "/healthz/ping" => text(StatusCode::OK, "ok"),
-        _ => unguessed(text(StatusCode::NOT_FOUND, "404 page not found\n")),
+        _ => not_found(),
     }
-}
-
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
-    *answer.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, plain);
-    answer
-}
-
-/// With the header by which browsers take the content for what it is said to be.
-fn unguessed(mut answer: Answer) -> Answer {
-    let no_guess = HeaderValue::from_static("nosniff");
-    answer
-        .headers_mut()
-        .insert(X_CONTENT_TYPE_OPTIONS, no_guess);
-    answer
 }
 
 /// `ok`, or with `?verbose` a line per check; `?exclude=NAME` leaves one out.
@@ -83,7 +62,8 @@ fn decoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http::{Method, Request};
+    use http::header::{CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
+    use http::{Method, Request, Version};
 
     use super::*;
 

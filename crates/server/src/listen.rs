@@ -1,4 +1,5 @@
-//! The health port: plain HTTP/1 with bounds on everything that a client chooses.
+//! Ports for the machine's own tools, health and figures: plain HTTP/1 with bounds
+//! on everything that a client chooses.
 
 use std::convert::Infallible;
 use std::io;
@@ -6,9 +7,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use prometheus::Registry;
 use seams::{SharedClock, timeout};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +20,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::healthz::answer;
+use crate::answer::Answer;
+use crate::{healthz, metrics};
 
 /// At once; who comes later waits in the kernel's queue.
 const CONNECTIONS: usize = 100;
@@ -38,31 +42,67 @@ const RETRY: Duration = Duration::from_secs(5);
 /// After a connection that the machine could not give us: it has no room now.
 const BREATH: Duration = Duration::from_secs(1);
 
-/// Why nobody can ask for the node's health.
+/// Why nobody can ask.
 #[derive(Debug, Error)]
 pub enum BindError {
     #[error(
         "{address} is taken, perhaps by another kubelet: `ss -ltnp sport = :{port}` says by \
-         whom; end it, or choose another healthzPort",
-        port = .0.port(), address = .0
+         whom; end it, or choose another {setting}",
+        port = address.port()
     )]
-    Taken(SocketAddr),
-    #[error("cannot listen on {address}: {cause}; see healthzPort and healthzBindAddress")]
+    Taken {
+        address: SocketAddr,
+        setting: &'static str,
+    },
+    #[error("cannot listen on {address}: {cause}; see {setting}")]
     Refused {
         address: SocketAddr,
+        setting: &'static str,
         cause: io::Error,
     },
 }
 
-/// The health port, not yet open.
+/// What a port is for.
 #[derive(Clone, Debug)]
-pub struct Healthz {
+pub enum Purpose {
     /// `healthzBindAddress` and `healthzPort`.
+    Health,
+    /// What a registry holds, for Prometheus.
+    Metrics(Registry),
+}
+
+impl Purpose {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Health => "the health port",
+            Self::Metrics(_) => "the metrics port",
+        }
+    }
+
+    fn setting(&self) -> &'static str {
+        match self {
+            Self::Health => "healthzPort",
+            Self::Metrics(_) => "--metrics-bind",
+        }
+    }
+
+    fn answer(&self, request: &Parts) -> Answer {
+        match self {
+            Self::Health => healthz::answer(request),
+            Self::Metrics(registry) => metrics::answer(request, registry),
+        }
+    }
+}
+
+/// A port, not yet open.
+#[derive(Clone, Debug)]
+pub struct PlainPort {
+    pub purpose: Purpose,
     pub address: SocketAddr,
     pub clock: SharedClock,
 }
 
-impl Healthz {
+impl PlainPort {
     /// Answers until told to end. A port that cannot be had is asked for again, as
     /// upstream does: a node without it is still a node.
     pub async fn run(self, shutdown: CancellationToken) {
@@ -71,7 +111,8 @@ impl Healthz {
 
     async fn serve(&self) {
         let listener = self.listener().await;
-        info!(address = %self.address, "the health port is open");
+        let port = self.purpose.word();
+        info!(address = %self.address, "{port} is open");
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         // Aborts what is left when it goes with this future.
         let mut connections = JoinSet::new();
@@ -82,14 +123,14 @@ impl Healthz {
             while connections.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let clock = Arc::clone(&self.clock);
+                    let port = self.clone();
                     connections.spawn(async move {
-                        converse(stream, &clock).await;
+                        port.converse(stream).await;
                         drop(place);
                     });
                 }
                 Err(error) => {
-                    warn!(err = %error, "a connection to the health port was lost");
+                    warn!(err = %error, "a connection to {port} was lost");
                     self.clock.sleep(BREATH).await;
                 }
             }
@@ -105,10 +146,8 @@ impl Healthz {
             };
             // Once per problem, not once per attempt.
             if problem != last_problem {
-                error!(
-                    err = problem,
-                    "the health port cannot be opened, will try again"
-                );
+                let port = self.purpose.word();
+                error!(err = problem, "{port} cannot be opened, will try again");
             }
             last_problem = problem;
             self.clock.sleep(RETRY).await;
@@ -116,31 +155,35 @@ impl Healthz {
     }
 
     async fn bind(&self) -> Result<TcpListener, BindError> {
-        let address = self.address;
+        let (address, setting) = (self.address, self.purpose.setting());
         TcpListener::bind(address)
             .await
             .map_err(|cause| match cause.kind() {
-                io::ErrorKind::AddrInUse => BindError::Taken(address),
-                _ => BindError::Refused { address, cause },
+                io::ErrorKind::AddrInUse => BindError::Taken { address, setting },
+                _ => BindError::Refused {
+                    address,
+                    setting,
+                    cause,
+                },
             })
     }
-}
 
-async fn converse(stream: TcpStream, clock: &SharedClock) {
-    let service = service_fn(async |request: http::Request<hyper::body::Incoming>| {
-        Ok::<_, Infallible>(answer(&request.into_parts().0))
-    });
-    let connection = http1::Builder::new()
-        .max_buf_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let mut ended = timeout(&**clock, LIFETIME, connection.as_mut()).await;
-    if ended.is_err() {
-        connection.as_mut().graceful_shutdown();
-        ended = timeout(&**clock, LAST_ANSWER, connection).await;
-    }
-    if let Ok(Err(error)) = ended {
-        debug!(err = %error, "a connection to the health port broke");
+    async fn converse(&self, stream: TcpStream) {
+        let service = service_fn(async |request: http::Request<hyper::body::Incoming>| {
+            Ok::<_, Infallible>(self.purpose.answer(&request.into_parts().0))
+        });
+        let connection = http1::Builder::new()
+            .max_buf_size(LARGEST_HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let mut ended = timeout(&*self.clock, LIFETIME, connection.as_mut()).await;
+        if ended.is_err() {
+            connection.as_mut().graceful_shutdown();
+            ended = timeout(&*self.clock, LAST_ANSWER, connection).await;
+        }
+        if let Ok(Err(error)) = ended {
+            debug!(err = %error, "a connection to {} broke", self.purpose.word());
+        }
     }
 }
 

@@ -6,6 +6,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
+fn health_port(address: SocketAddr, clock: SharedClock) -> PlainPort {
+    PlainPort {
+        purpose: Purpose::Health,
+        address,
+        clock,
+    }
+}
+
 const CHECK: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n";
 
 /// A port that nobody has now.
@@ -29,7 +37,7 @@ impl Port {
         let clock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
         let shutdown = CancellationToken::new();
         let mut serving = JoinSet::new();
-        serving.spawn(Healthz { address, clock }.run(shutdown.clone()));
+        serving.spawn(health_port(address, clock).run(shutdown.clone()));
         Self {
             address,
             shutdown,
@@ -144,7 +152,8 @@ async fn a_port_that_is_taken_is_named_and_opened_when_it_is_free() {
     let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = other.local_addr().unwrap();
     let clock: SharedClock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
-    let healthz = Healthz {
+    let healthz = PlainPort {
+        purpose: Purpose::Health,
         address,
         clock: clock.clone(),
     };
@@ -166,7 +175,7 @@ async fn a_port_that_is_taken_is_named_and_opened_when_it_is_free() {
 async fn an_address_that_is_not_ours_is_refused_with_its_name() {
     let clock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
     let address: SocketAddr = "192.0.2.1:10248".parse().unwrap();
-    let error = Healthz { address, clock }.bind().await.unwrap_err();
+    let error = health_port(address, clock).bind().await.unwrap_err();
     assert!(matches!(error, BindError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("192.0.2.1:10248"), "{error}");
 }
