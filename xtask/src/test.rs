@@ -13,10 +13,11 @@ use testkit::lab::{
 use crate::{deny, tidy};
 
 /// In this order: the last one counts what is on the whole machine.
-const LAB_TESTS: [&str; 4] = [
+const LAB_TESTS: [&str; 5] = [
     "shared_lab",
     "config_differential",
     "identity_live",
+    "fleet_live",
     "lab_itself",
 ];
 

@@ -219,7 +219,7 @@ impl Running {
                 view.draw(&sample, &self.seats);
             } else if now.saturating_sub(told) + LOOK / 2 >= arguments.interval {
                 told = now;
-                let line = serde_json::to_string(&sample).unwrap_or_default();
+                let line = serde_json::to_string(&self.history.line(&sample)).unwrap_or_default();
                 if print(&(line + "\n")).is_err() {
                     return;
                 }

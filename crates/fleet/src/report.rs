@@ -34,6 +34,9 @@ pub struct History {
     first: Counted,
     last: Counted,
     last_at: Duration,
+    /// At the last line.
+    told: Counted,
+    told_at: Duration,
     report: Report,
 }
 
@@ -70,8 +73,10 @@ impl History {
             started: now,
             empty: resident,
             first: counted.clone(),
-            last: counted,
+            last: counted.clone(),
             last_at: now,
+            told: counted,
+            told_at: now,
             report: Report {
                 resident_empty: resident,
                 ..Report::default()
@@ -128,6 +133,19 @@ impl History {
         self.last = counted;
         self.last_at = now;
         sample
+    }
+
+    /// The newest sample as a line: with the requests since the last line.
+    pub fn line(&mut self, sample: &Sample) -> Sample {
+        let requests = self.last.since(&self.told);
+        let span = self.last_at.saturating_sub(self.told_at);
+        self.told = self.last.clone();
+        self.told_at = self.last_at;
+        Sample {
+            requests_per_second: per_second(requests.requests, span),
+            requests,
+            ..sample.clone()
+        }
     }
 
     pub fn report(&self) -> &Report {
