@@ -61,7 +61,7 @@ enum Task {
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
         minutes: u64,
     },
-    /// Measure what our agent costs, beside the upstream kubelet
+    /// Measure what our agent costs, beside upstream's programs
     Bench {
         #[command(subcommand)]
         what: Bench,
@@ -81,6 +81,8 @@ enum Bench {
         #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(10..))]
         seconds: u64,
     },
+    /// Hollow nodes in one process, beside kubemark (builds a release first)
+    Fleet(bench::fleet::Plan),
 }
 
 fn main() -> ExitCode {
@@ -90,9 +92,10 @@ fn main() -> ExitCode {
         Task::Tidy => done(tidy::run()),
         Task::Fuzz { target, seconds } => done(fuzz::run(target.as_deref(), seconds)),
         Task::Rotation { minutes } => done(rotation::run(minutes)),
-        Task::Bench {
-            what: Bench::Idle { seconds },
-        } => done(bench::idle(seconds)),
+        Task::Bench { what } => done(match what {
+            Bench::Idle { seconds } => bench::idle::run(seconds),
+            Bench::Fleet(plan) => bench::fleet::run(&plan),
+        }),
         Task::Lab { verb } => lab::run(verb),
     };
     match result {

@@ -334,7 +334,8 @@ kubernetesVersion: {version}
 clusterName: lab
 controlPlaneEndpoint: {ADDRESS}:{API_PORT}
 networking:
-  podSubnet: 10.244.0.0/16
+  # A /24 for each of 16,384 nodes: a fleet has thousands.
+  podSubnet: 10.128.0.0/10
   serviceSubnet: 10.96.0.0/12
 etcd:
   local:
@@ -350,6 +351,10 @@ controllerManager:
   extraArgs:
   - {{name: cluster-signing-duration, value: {signing}}}
   - {{name: leader-elect, value: "false"}}
+  # A thousand nodes that come at once wait a minute for what it does for each
+  # (subnets, taints) with its stock of 20 requests a second.
+  - {{name: kube-api-qps, value: "200"}}
+  - {{name: kube-api-burst, value: "400"}}
 scheduler:
   extraArgs:
   - {{name: leader-elect, value: "false"}}

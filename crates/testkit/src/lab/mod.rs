@@ -8,6 +8,7 @@ mod cgroup;
 mod control_plane;
 mod daemon;
 mod debian;
+mod hollow;
 mod images;
 mod kubectl;
 mod layout;
@@ -16,6 +17,7 @@ mod metrics_server;
 mod node;
 mod pause;
 mod programs;
+mod raw;
 
 pub mod census;
 
@@ -299,6 +301,12 @@ impl Lab {
     /// The directory of the upstream programs on the host.
     pub fn programs(&self) -> &Path {
         &self.state.programs
+    }
+
+    /// Where a program is that is built on request, for benches.
+    fn program_on_request(&self, name: &str) -> Result<PathBuf> {
+        let _lock = lock(&self.layout.cache.join("lock"))?;
+        programs::on_request(&self.layout, name)
     }
 
     fn image_archive(&self) -> &Path {

@@ -110,6 +110,10 @@ impl Node {
         &self.address
     }
 
+    pub(super) fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
     pub fn machine(&self) -> &Machine {
         &self.machine
     }

@@ -21,8 +21,10 @@ struct Project {
     name: &'static str,
     /// The module whose version is the project's.
     module: &'static str,
-    /// Programs and the packages that they are built from.
+    /// Programs of every lab, and the packages that they are built from.
     programs: &'static [(&'static str, &'static str)],
+    /// The same of programs that are built when one is asked for.
+    on_request: &'static [(&'static str, &'static str)],
     /// Variables to be set to the version, at link time.
     stamps: fn(&Version) -> Vec<String>,
 }
@@ -32,6 +34,7 @@ const PROJECTS: &[Project] = &[
         name: "etcd",
         module: "go.etcd.io/etcd/server/v3",
         programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
+        on_request: &[],
         stamps: |_| Vec::new(),
     },
     Project {
@@ -48,6 +51,7 @@ const PROJECTS: &[Project] = &[
             ),
             ("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
         ],
+        on_request: &[],
         stamps: |version| {
             vec![format!(
                 "github.com/containerd/containerd/v2/version.Version={}",
@@ -68,14 +72,15 @@ const PROJECTS: &[Project] = &[
             ("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
             ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
             ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
-            ("kubemark", "k8s.io/kubernetes/cmd/kubemark"),
         ],
+        on_request: &[("kubemark", "k8s.io/kubernetes/cmd/kubemark")],
         stamps: kubernetes_stamps,
     },
     Project {
         name: "cri-tools",
         module: "sigs.k8s.io/cri-tools",
         programs: &[("crictl", "sigs.k8s.io/cri-tools/cmd/crictl")],
+        on_request: &[],
         stamps: |version| {
             vec![format!(
                 "sigs.k8s.io/cri-tools/pkg/version.Version={}",
@@ -90,6 +95,7 @@ const PROJECTS: &[Project] = &[
             "metrics-server",
             "sigs.k8s.io/metrics-server/cmd/metrics-server",
         )],
+        on_request: &[],
         stamps: kubernetes_stamps,
     },
 ];
@@ -167,6 +173,25 @@ pub(super) fn build(layout: &Layout) -> Result<PathBuf> {
     Ok(together)
 }
 
+/// Where the program of that name is, of those that no lab needs to stand:
+/// built now, if it never was. The caller holds the cache's lock.
+pub(super) fn on_request(layout: &Layout, name: &str) -> Result<PathBuf> {
+    let offered = PROJECTS.iter().find_map(|project| {
+        let mut programs = project.on_request.iter();
+        let (program, package) = programs.find(|(program, _)| *program == name)?;
+        Some((project, program, package))
+    });
+    let (project, program, package) =
+        offered.with_context(|| format!("{name} is no program that is built on request"))?;
+    let pinned = Pinned::read(layout, project)?;
+    let finished = pinned.finished.join(program);
+    if !finished.exists() {
+        require_go()?;
+        pinned.build_one(program, package)?;
+    }
+    Ok(finished)
+}
+
 fn pins_of(project: &Project) -> PathBuf {
     workspace().join("lab/upstream").join(project.name)
 }
@@ -206,27 +231,8 @@ impl Pinned {
         let start = Instant::now();
         println!("lab: building {} {} …", project.name, self.version.tag);
         let unfinished = fresh_dir(&self.finished.with_extension("new"))?;
-        let link = self.stamps.iter().fold("-s -w".to_owned(), |link, stamp| {
-            format!("{link} -X {stamp}")
-        });
         for (program, package) in project.programs {
-            let mut go = Command::new("go");
-            go.current_dir(&self.pins)
-                .args([
-                    "build",
-                    "-v",
-                    "-trimpath",
-                    "-mod=readonly",
-                    "-ldflags",
-                    &link,
-                    "-o",
-                ])
-                .arg(unfinished.join(program))
-                .arg(package)
-                .env("CGO_ENABLED", "0")
-                .env("GOWORK", "off")
-                .env("GOTOOLCHAIN", "local");
-            build_with_progress(&mut go, program)?;
+            self.go_build(program, package, &unfinished)?;
         }
         fs::rename(&unfinished, &self.finished)?;
         let seconds = start.elapsed().as_secs();
@@ -235,6 +241,32 @@ impl Pinned {
             project.name, self.version.tag
         );
         Ok(())
+    }
+
+    /// Builds one program more, and puts it beside the finished ones.
+    fn build_one(&self, program: &str, package: &str) -> Result<()> {
+        println!("lab: building {program} {} …", self.version.tag);
+        let unfinished = fresh_dir(&self.finished.with_extension("new"))?;
+        self.go_build(program, package, &unfinished)?;
+        fs::rename(unfinished.join(program), self.finished.join(program))?;
+        fs::remove_dir(&unfinished)?;
+        Ok(())
+    }
+
+    fn go_build(&self, program: &str, package: &str, into: &Path) -> Result<()> {
+        let link = self.stamps.iter().fold("-s -w".to_owned(), |link, stamp| {
+            format!("{link} -X {stamp}")
+        });
+        let mut go = Command::new("go");
+        go.current_dir(&self.pins)
+            .args(["build", "-v", "-trimpath", "-mod=readonly"])
+            .args(["-ldflags", &link, "-o"])
+            .arg(into.join(program))
+            .arg(package)
+            .env("CGO_ENABLED", "0")
+            .env("GOWORK", "off")
+            .env("GOTOOLCHAIN", "local");
+        build_with_progress(&mut go, program)
     }
 }
 
@@ -384,7 +416,7 @@ mod tests {
                 project.module,
                 file.display()
             );
-            for (program, package) in project.programs {
+            for (program, package) in project.programs.iter().chain(project.on_request) {
                 assert!(package.starts_with(project.module), "{program}");
                 assert!(
                     go_mod.contains(package),
@@ -393,6 +425,27 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_was_built_on_request_is_found_again() {
+        let cache = tempfile::tempdir().unwrap();
+        let layout = Layout {
+            id: crate::lab::InstanceId::new("test").unwrap(),
+            dir: cache.path().join("lab"),
+            cache: cache.path().to_path_buf(),
+        };
+        let kubernetes = PROJECTS
+            .iter()
+            .find(|project| project.name == "kubernetes")
+            .unwrap();
+        let pinned = Pinned::read(&layout, kubernetes).unwrap();
+        fs::create_dir_all(&pinned.finished).unwrap();
+        fs::write(pinned.finished.join("kubemark"), "").unwrap();
+        let found = on_request(&layout, "kubemark").unwrap();
+        assert_eq!(found, pinned.finished.join("kubemark"));
+        // A part of every lab is never asked for.
+        assert!(on_request(&layout, "kubelet").is_err());
     }
 
     #[test]

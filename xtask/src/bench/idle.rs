@@ -1,21 +1,17 @@
-//! `cargo xtask bench`: what our agent costs, beside the upstream kubelet, in
-//! one run on equal lab nodes. Prints a table, keeps it in `bench/`, and fails
-//! where a bar of the design is missed.
+//! `cargo xtask bench idle`: what our agent costs without pods, beside the
+//! upstream kubelet, in one run on equal lab nodes.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use testkit::command;
-use testkit::lab::{Agent, InstanceId, KUBERNETES, Lab, Layout, Node, Options, Runtime, workspace};
+use testkit::lab::{Agent, KUBERNETES, Lab, Node, Runtime};
+
+use super::process::Process;
+use super::{MIB, SETTLED, circumstances, in_lab, keep};
 
 const READY: Duration = Duration::from_secs(60);
-/// What a start leaves behind is gone by then.
-const SETTLED: Duration = Duration::from_secs(30);
-const MIB: f64 = 1024.0 * 1024.0;
 
 /// What an idle agent costs.
 struct Figures {
@@ -38,17 +34,11 @@ struct Row {
 }
 
 /// Measures both, idle, for so many seconds.
-pub(crate) fn idle(seconds: u64) -> Result<()> {
-    let layout = Layout::new(InstanceId::from_env()?)?;
-    let was_up = Lab::open(&layout)?.is_some();
-    let lab = Lab::up(layout.clone(), &Options::default())?;
-    let outcome = measure(&lab, Duration::from_secs(seconds));
-    let down = if was_up { Ok(()) } else { Lab::down(&layout) };
-    let rows = outcome?;
-    down?;
+pub(crate) fn run(seconds: u64) -> Result<()> {
+    let rows = in_lab(|lab| measure(lab, Duration::from_secs(seconds)))?;
     let table = table(&rows);
     println!("{table}");
-    keep(seconds, &table)?;
+    keep("idle.md", &text(seconds, &table)?)?;
     let missed: Vec<&str> = rows
         .iter()
         .filter(|row| row.missed())
@@ -80,13 +70,6 @@ fn measure(lab: &Lab, period: Duration) -> Result<Vec<Row>> {
 
 fn figures(node: &Node, cpu_before: Duration) -> Result<Figures> {
     let process = process(node)?;
-    let status = fs::read_to_string(format!("{process}/status"))?;
-    let field = |name: &str| -> Result<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let value = line.and_then(|line| line.split_whitespace().next());
-        let value = value.with_context(|| format!("no {name} in {process}/status"))?;
-        Ok(value.parse()?)
-    };
     let listed = [
         "--no-header",
         "--tcp",
@@ -98,34 +81,21 @@ fn figures(node: &Node, cpu_before: Duration) -> Result<Figures> {
     let listed = node.machine().run("ss", listed)?;
     let agents = |line: &&str| line.contains("\"kubelet\"") || line.contains("\"ferrolet\"");
     Ok(Figures {
-        resident: field("VmRSS:")? * 1024,
-        anonymous: field("RssAnon:")? * 1024,
-        cpu: cpu(node)?.saturating_sub(cpu_before),
-        threads: field("Threads:")?,
+        resident: process.resident()?,
+        anonymous: process.anonymous()?,
+        cpu: process.cpu()?.saturating_sub(cpu_before),
+        threads: process.threads()?,
         connections: u64::try_from(listed.lines().filter(agents).count())?,
-        program: fs::metadata(format!("{process}/exe"))?.len(),
+        program: process.program()?,
     })
 }
 
-/// CPU time of the agent since its start, threads that have ended included.
 fn cpu(node: &Node) -> Result<Duration> {
-    // The kernel's unit towards programs, on every architecture that we run on.
-    const TICK: Duration = Duration::from_millis(10);
-    let stat = fs::read_to_string(format!("{}/stat", process(node)?))?;
-    // The name before may hold anything, and ends at the last bracket.
-    let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let ticks = |index: usize| -> Result<u32> {
-        let field = fields.get(index).context("a short stat")?;
-        Ok(field.parse()?)
-    };
-    Ok(TICK * (ticks(11)? + ticks(12)?))
+    process(node)?.cpu()
 }
 
-fn process(node: &Node) -> Result<String> {
-    let pid = node.kubelet().pid();
-    let pid = pid.with_context(|| format!("the agent of {} has ended", node.name()))?;
-    Ok(format!("/proc/{}", pid.as_raw_nonzero()))
+fn process(node: &Node) -> Result<Process> {
+    Process::of(&node.kubelet()).with_context(|| format!("the agent of {}", node.name()))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
@@ -183,24 +153,13 @@ fn table(rows: &[Row]) -> String {
     table
 }
 
-/// The last run, for whoever wants to know without running it.
-fn keep(seconds: u64, table: &str) -> Result<()> {
-    let date = command::run(Command::new("date").args(["--utc", "+%Y-%m-%d"]))?;
-    let cores = std::thread::available_parallelism()?;
-    let system = command::run(Command::new("uname").args(["--kernel-name", "--machine"]))?;
-    let text = format!(
-        "# An idle node\n\nWritten by `cargo xtask bench idle --seconds {seconds}` on {}, {cores} cores, {}: both \
-         agents in one run, on equal lab nodes\nwithout pods, {} s after they were Ready.\n\n{table}",
-        date.trim(),
-        system.trim(),
+fn text(seconds: u64, table: &str) -> Result<String> {
+    Ok(format!(
+        "# An idle node\n\nWritten by `cargo xtask bench idle --seconds {seconds}` {}: both agents in one run, on \
+         equal lab nodes\nwithout pods, {} s after they were Ready.\n\n{table}",
+        circumstances()?,
         SETTLED.as_secs(),
-    );
-    let place = workspace().join("bench");
-    fs::create_dir_all(&place)?;
-    let file = place.join("idle.md");
-    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    println!("kept in {}", file.display());
-    Ok(())
+    ))
 }
 
 #[cfg(test)]

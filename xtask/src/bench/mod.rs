@@ -1,0 +1,55 @@
+//! `cargo xtask bench`: what our agent costs, beside upstream's programs, in
+//! one run in the lab. Prints a table, keeps it in `bench/`, and fails where a
+//! bar of the design is missed.
+
+pub(crate) mod fleet;
+mod heartbeats;
+pub(crate) mod idle;
+mod process;
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use testkit::command;
+use testkit::lab::{InstanceId, Lab, Layout, Options, workspace};
+
+/// What a start leaves behind is gone by then.
+const SETTLED: Duration = Duration::from_secs(30);
+const KIB: f64 = 1024.0;
+const MIB: f64 = 1024.0 * KIB;
+
+/// Measures in the lab, which is taken down again unless it stood before.
+fn in_lab<T>(measure: impl FnOnce(&Lab) -> Result<T>) -> Result<T> {
+    let layout = Layout::new(InstanceId::from_env()?)?;
+    let was_up = Lab::open(&layout)?.is_some();
+    let lab = Lab::up(layout.clone(), &Options::default())?;
+    let outcome = measure(&lab);
+    let down = if was_up { Ok(()) } else { Lab::down(&layout) };
+    let measured = outcome?;
+    down?;
+    Ok(measured)
+}
+
+/// When, and on what machine.
+fn circumstances() -> Result<String> {
+    let date = command::run(Command::new("date").args(["--utc", "+%Y-%m-%d"]))?;
+    let cores = std::thread::available_parallelism()?;
+    let system = command::run(Command::new("uname").args(["--kernel-name", "--machine"]))?;
+    Ok(format!(
+        "on {}, {cores} cores, {}",
+        date.trim(),
+        system.trim()
+    ))
+}
+
+/// The last run, for whoever wants to know without running it.
+fn keep(name: &str, text: &str) -> Result<()> {
+    let place = workspace().join("bench");
+    fs::create_dir_all(&place)?;
+    let file = place.join(name);
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    println!("kept in {}", file.display());
+    Ok(())
+}
