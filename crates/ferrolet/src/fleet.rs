@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::objects::PodPhases;
 use config::flags::CommandLine;
 use config::load::load;
 use config::settings::Settings;
@@ -151,6 +152,7 @@ struct Running {
     registry: Registry,
     history: History,
     metrics: FleetMetrics,
+    pods: PodPhases,
     clock: SharedClock,
     joined: Joined,
 }
@@ -185,6 +187,8 @@ impl Running {
         if let Some(nodes) = joined.nodes() {
             tasks.spawn(nodes.run(shutdown.clone()));
         }
+        let pods = PodPhases::new(access.patient_client(), clock.clone());
+        tasks.spawn(pods.clone().run(shutdown.clone()));
         tasks.spawn(roster.run(wanted, shutdown.clone()));
         if let Some(address) = arguments.metrics_bind {
             let port = PlainPort {
@@ -201,6 +205,7 @@ impl Running {
             registry,
             history,
             metrics,
+            pods,
             clock,
             joined,
         })
@@ -232,7 +237,7 @@ impl Running {
     }
 
     fn look(&mut self, now: Duration) -> Sample {
-        let figures = Figures::look(&self.seats, now);
+        let figures = Figures::look(&self.seats, &self.pods, now);
         let counted = Counted::read(&self.registry);
         let resident = resident_memory().unwrap_or_default();
         let sample = self.history.sample(now, figures, counted, resident);

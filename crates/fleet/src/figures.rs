@@ -1,7 +1,9 @@
 //! How the nodes of a fleet fare at one moment.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use api::objects::PodPhases;
 use serde::Serialize;
 
 use crate::seat::{Seat, Seats};
@@ -22,6 +24,8 @@ pub struct Figures {
     /// The lease that was not renewed for the longest time, of the nodes that
     /// are well.
     pub oldest_lease: Option<OldestLease>,
+    /// Pods on these nodes, by phase.
+    pub pods: BTreeMap<String, usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,7 +36,15 @@ pub struct OldestLease {
 
 impl Figures {
     /// Looks at all of them. `now` is the clock's uptime.
-    pub fn look(seats: &Seats, now: Duration) -> Self {
+    pub fn look(seats: &Seats, pods: &PodPhases, now: Duration) -> Self {
+        let mut figures = Self::of(seats, now);
+        let seats = seats.all();
+        let names: BTreeSet<&str> = seats.iter().map(|(name, _)| name.as_str()).collect();
+        figures.pods = pods.counts(|node| names.contains(node));
+        figures
+    }
+
+    fn of(seats: &Seats, now: Duration) -> Self {
         let seats = seats.all();
         let mut figures = Self {
             nodes: seats.len(),
@@ -109,7 +121,7 @@ mod tests {
         seats.put("late", seat(true, Some(79), false));
         seats.put("stopped", seat(false, Some(10), true));
         seats.put("new", seat(false, None, false));
-        let figures = Figures::look(&seats, Duration::from_secs(100));
+        let figures = Figures::of(&seats, Duration::from_secs(100));
         let oldest = OldestLease {
             node: "late".to_owned(),
             seconds: 21.0,
@@ -121,6 +133,7 @@ mod tests {
             ready: 2,
             late_leases: 1,
             oldest_lease: Some(oldest),
+            ..Figures::default()
         };
         assert_eq!(figures, wanted);
         assert!(!figures.all_ready());

@@ -1,7 +1,7 @@
 //! The figures of a fleet for Prometheus. What its nodes ask of the API server is
 //! beside them, under upstream's names (`rest_client_…`).
 
-use prometheus::{Gauge, IntGauge, Registry};
+use prometheus::{Gauge, IntGauge, IntGaugeVec, Opts, Registry};
 
 use crate::report::Sample;
 
@@ -15,6 +15,7 @@ pub struct FleetMetrics {
     late_leases: IntGauge,
     oldest_lease: Gauge,
     resident: IntGauge,
+    pods: IntGaugeVec,
 }
 
 impl FleetMetrics {
@@ -29,7 +30,11 @@ impl FleetMetrics {
             "Seconds since the renewal of the lease that was not renewed for the longest time, of nodes that do not ail on purpose.",
         )?;
         registry.register(Box::new(oldest_lease.clone()))?;
+        let options = Opts::new("ferrolet_fleet_pods", "Pods on the nodes, by phase.");
+        let pods = IntGaugeVec::new(options, &["phase"])?;
+        registry.register(Box::new(pods.clone()))?;
         Ok(Self {
+            pods,
             nodes: count("ferrolet_fleet_nodes", "Nodes that are wanted.")?,
             ailing: count("ferrolet_fleet_nodes_ailing", "Nodes that ail on purpose.")?,
             registered: count(
@@ -64,6 +69,12 @@ impl FleetMetrics {
         for (gauge, count) in counts {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+        // A phase without pods has no line.
+        self.pods.reset();
+        for (phase, count) in &figures.pods {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            self.pods.with_label_values(&[phase]).set(count);
+        }
         let oldest = figures.oldest_lease.as_ref();
         self.oldest_lease
             .set(oldest.map_or(0.0, |lease| lease.seconds));
@@ -92,6 +103,7 @@ mod tests {
                     node: "n".to_owned(),
                     seconds: 21.5,
                 }),
+                pods: [("Running".to_owned(), 9)].into(),
             },
             resident: 6,
             ..Sample::default()
@@ -106,6 +118,7 @@ mod tests {
             "nodes_ready 3",
             "late_leases 2",
             "oldest_lease_seconds 21.5",
+            "pods{phase=\"Running\"} 9",
             "resident_bytes 6",
         ] {
             let line = format!("\nferrolet_fleet_{line}\n");

@@ -199,12 +199,24 @@ impl Report {
         let codes: Vec<String> = codes
             .map(|(code, count)| format!("{code}: {count}"))
             .collect();
+        let pods = figures.pods.iter();
+        let pods: Vec<String> = pods
+            .map(|(phase, count)| format!("{phase}: {count}"))
+            .collect();
         let rows = [
             ("time", format!("{:.0} s", self.seconds)),
             ("nodes", figures.nodes.to_string()),
             ("ailing on purpose", figures.ailing.to_string()),
             ("registered", figures.registered.to_string()),
             ("Ready", figures.ready.to_string()),
+            (
+                "pods on them",
+                if pods.is_empty() {
+                    "none".to_owned()
+                } else {
+                    pods.join(", ")
+                },
+            ),
             (
                 "all Ready after",
                 self.seconds_until_ready.map_or("never".to_owned(), until),

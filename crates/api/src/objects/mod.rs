@@ -3,20 +3,23 @@
 
 mod nodes;
 mod own_node;
+mod pods;
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use seams::{SharedClock, timeout};
+use serde::de::DeserializeOwned;
 use tracing::{debug, info};
 
 pub use nodes::Nodes;
 pub use own_node::OwnNode;
+pub use pods::PodPhases;
 
 /// The pauses after failures: doubled from the first to the last. The first is
 /// also the least time between two looks, whatever the server does.
@@ -32,34 +35,55 @@ const WATCH_SECONDS: u32 = 290;
 /// How long it may last by our clock: a watch that says nothing ends here.
 const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
 
-/// Which Node objects are followed.
+/// Which objects of a kind are followed.
 enum Selection {
-    Name(String),
-    /// A label selector.
+    Fields(String),
     Labels(String),
 }
 
-/// Who is told of the objects.
-trait Told {
-    /// These are all.
-    fn all(&self, nodes: Vec<Arc<Node>>);
-
-    fn changed(&self, node: Arc<Node>);
-
-    fn gone(&self, name: &str);
+/// A kind that can be followed.
+trait Followed:
+    Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static
+{
 }
 
-/// Follows Node objects: looks, watches until the watch ends, and looks again.
-struct Following<'a, T> {
+impl<K> Followed for K where
+    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static
+{
+}
+
+/// Who is told of the objects.
+trait Told<K> {
+    /// These are all.
+    fn all(&self, objects: Vec<K>);
+
+    fn changed(&self, object: K);
+
+    fn gone(&self, object: K);
+}
+
+/// Follows objects of a kind: looks, watches until the watch ends, and looks again.
+struct Following<'a, K, T> {
     client: &'a Client,
     clock: &'a SharedClock,
     selection: Selection,
     told: &'a T,
+    kind: PhantomData<fn(K)>,
 }
 
-impl<T: Told> Following<'_, T> {
+impl<'a, K: Followed, T: Told<K>> Following<'a, K, T> {
+    fn new(client: &'a Client, clock: &'a SharedClock, selection: Selection, told: &'a T) -> Self {
+        Self {
+            client,
+            clock,
+            selection,
+            told,
+            kind: PhantomData,
+        }
+    }
+
     async fn run(&self) {
-        let api: Api<Node> = Api::all(self.client.clone());
+        let api: Api<K> = Api::all(self.client.clone());
         let mut pause = FIRST_PAUSE;
         let mut last_problem = None;
         loop {
@@ -72,15 +96,12 @@ impl<T: Told> Following<'_, T> {
                 None => FIRST_PAUSE,
             };
             if let Some(err) = &problem {
-                let nodes = self.selection.words();
+                let (kind, which) = (K::kind(&()), self.selection.words());
                 // Once per problem, not once per attempt.
                 if last_problem.as_ref() == Some(err) {
-                    debug!(nodes, err, "the Node object cannot be followed");
+                    debug!(%kind, which, err, "objects cannot be followed");
                 } else {
-                    info!(
-                        nodes,
-                        err, "the Node object cannot be followed, will try again"
-                    );
+                    info!(%kind, which, err, "objects cannot be followed, will try again");
                 }
             }
             last_problem = problem;
@@ -90,7 +111,7 @@ impl<T: Told> Following<'_, T> {
     }
 
     /// The objects as they are, and the version to watch from.
-    async fn look(&self, api: &Api<Node>) -> Result<String, String> {
+    async fn look(&self, api: &Api<K>) -> Result<String, String> {
         let listed = timeout(&**self.clock, ANSWER, api.list(&self.selection.listed())).await;
         let listed = listed.map_err(|_| "the API server does not answer".to_owned())?;
         let listed = listed.map_err(|error| error.to_string())?;
@@ -99,19 +120,17 @@ impl<T: Told> Following<'_, T> {
     }
 
     /// Ends in peace when it is time to look again.
-    async fn watch(&self, api: &Api<Node>, version: &str) -> Result<(), String> {
+    async fn watch(&self, api: &Api<K>, version: &str) -> Result<(), String> {
         let parameters = self.selection.watched().timeout(WATCH_SECONDS);
         let watched = async {
             let events = api.watch(&parameters, version).await?;
             let mut events = pin!(events);
             while let Some(event) = events.try_next().await? {
                 match event {
-                    WatchEvent::Added(node) | WatchEvent::Modified(node) => {
-                        self.told.changed(kept(node));
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        self.told.changed(kept(object));
                     }
-                    WatchEvent::Deleted(node) => {
-                        self.told.gone(&node.metadata.name.unwrap_or_default());
-                    }
+                    WatchEvent::Deleted(object) => self.told.gone(object),
                     WatchEvent::Bookmark(_) => {}
                     // Too old to go on from, most likely: the next look tells.
                     WatchEvent::Error(_) => break,
@@ -129,28 +148,28 @@ impl<T: Told> Following<'_, T> {
 impl Selection {
     fn listed(&self) -> ListParams {
         match self {
-            Self::Name(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+            Self::Fields(selector) => ListParams::default().fields(selector),
             Self::Labels(selector) => ListParams::default().labels(selector),
         }
     }
 
     fn watched(&self) -> WatchParams {
         match self {
-            Self::Name(name) => WatchParams::default().fields(&format!("metadata.name={name}")),
+            Self::Fields(selector) => WatchParams::default().fields(selector),
             Self::Labels(selector) => WatchParams::default().labels(selector),
         }
     }
 
     fn words(&self) -> &str {
         match self {
-            Self::Name(words) | Self::Labels(words) => words,
+            Self::Fields(words) | Self::Labels(words) => words,
         }
     }
 }
 
 /// What is kept of an object.
-fn kept(mut node: Node) -> Arc<Node> {
+fn kept<K: Followed>(mut object: K) -> K {
     // The largest part of it, and nobody here reads it.
-    node.metadata.managed_fields = None;
-    Arc::new(node)
+    object.meta_mut().managed_fields = None;
+    object
 }

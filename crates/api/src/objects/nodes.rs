@@ -49,12 +49,8 @@ impl Nodes {
 
     /// Follows the objects until told to stop.
     pub async fn run(self, shutdown: CancellationToken) {
-        let following = Following {
-            client: &self.client,
-            clock: &self.clock,
-            selection: Selection::Labels(self.selector.clone()),
-            told: &self,
-        };
+        let ours = Selection::Labels(self.selector.clone());
+        let following = Following::new(&self.client, &self.clock, ours, &self);
         shutdown.run_until_cancelled(following.run()).await;
     }
 
@@ -63,34 +59,35 @@ impl Nodes {
     }
 }
 
-impl Told for Nodes {
-    fn all(&self, nodes: Vec<Arc<Node>>) {
+impl Told<Node> for Nodes {
+    fn all(&self, nodes: Vec<Node>) {
         self.with(|known| {
             let there: BTreeSet<String> = nodes.into_iter().map(|node| put(known, node)).collect();
             known.retain(|name, seen| there.contains(name) || missed(seen));
         });
     }
 
-    fn changed(&self, node: Arc<Node>) {
+    fn changed(&self, node: Node) {
         self.with(|known| put(known, node));
     }
 
-    fn gone(&self, name: &str) {
+    fn gone(&self, node: Node) {
+        let name = node.metadata.name.unwrap_or_default();
         self.with(|known| {
-            if known.get(name).is_some_and(|seen| !missed(seen)) {
-                known.remove(name);
+            if known.get(&name).is_some_and(|seen| !missed(seen)) {
+                known.remove(&name);
             }
         });
     }
 }
 
 /// Hands an object to those who follow it. Its name.
-fn put(known: &mut Known, node: Arc<Node>) -> String {
+fn put(known: &mut Known, node: Node) -> String {
     let name = node.metadata.name.clone().unwrap_or_default();
     known
         .entry(name.clone())
         .or_default()
-        .send_replace(Some(node));
+        .send_replace(Some(Arc::new(node)));
     name
 }
 
@@ -98,6 +95,15 @@ fn put(known: &mut Known, node: Arc<Node>) -> String {
 fn missed(seen: &Seen) -> bool {
     seen.send_if_modified(|seen| seen.take().is_some());
     seen.receiver_count() > 0
+}
+
+/// A client without a server.
+#[cfg(test)]
+pub(super) fn nobody() -> Client {
+    let nobody = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+        Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is asked"))
+    });
+    Client::new(nobody, "default")
 }
 
 #[cfg(test)]
@@ -110,21 +116,18 @@ mod tests {
     use super::*;
 
     fn nodes() -> Nodes {
-        let nobody = tower::service_fn(async |_: http::Request<kube::client::Body>| {
-            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is asked"))
-        });
         let clock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
-        Nodes::new(Client::new(nobody, "default"), clock, String::new())
+        Nodes::new(nobody(), clock, String::new())
     }
 
-    fn node(name: &str) -> Arc<Node> {
-        Arc::new(Node {
+    fn node(name: &str) -> Node {
+        Node {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 ..ObjectMeta::default()
             },
             ..Node::default()
-        })
+        }
     }
 
     #[tokio::test]
@@ -134,8 +137,8 @@ mod tests {
         nodes.all(vec![node("one"), node("three")]);
         assert!(one.borrow().is_some() && two.borrow().is_none());
         nodes.changed(node("two"));
-        assert_eq!(*two.borrow(), Some(node("two")));
-        nodes.gone("one");
+        assert_eq!(two.borrow().as_deref(), Some(&node("two")));
+        nodes.gone(node("one"));
         assert!(one.borrow().is_none());
         nodes.all(vec![node("one")]);
         assert!(one.borrow().is_some() && two.borrow().is_none());
@@ -146,7 +149,7 @@ mod tests {
         let nodes = nodes();
         nodes.all(vec![node("one"), node("two")]);
         assert!(nodes.follow("one").borrow().is_some());
-        nodes.gone("one");
+        nodes.gone(node("one"));
         nodes.all(Vec::new());
         assert!(nodes.with(|known| known.is_empty()));
     }

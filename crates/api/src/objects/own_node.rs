@@ -30,12 +30,8 @@ impl fmt::Debug for OwnNode {
 impl OwnNode {
     /// Follows the object until told to stop.
     pub async fn run(self, shutdown: CancellationToken) {
-        let following = Following {
-            client: &self.client,
-            clock: &self.clock,
-            selection: Selection::Name(self.name.clone()),
-            told: &self,
-        };
+        let own = Selection::Fields(format!("metadata.name={}", self.name));
+        let following = Following::new(&self.client, &self.clock, own, &self);
         shutdown.run_until_cancelled(following.run()).await;
     }
 
@@ -50,16 +46,16 @@ impl OwnNode {
     }
 }
 
-impl Told for OwnNode {
-    fn all(&self, mut nodes: Vec<Arc<Node>>) {
-        self.publish(nodes.pop());
+impl Told<Node> for OwnNode {
+    fn all(&self, mut nodes: Vec<Node>) {
+        self.publish(nodes.pop().map(Arc::new));
     }
 
-    fn changed(&self, node: Arc<Node>) {
-        self.publish(Some(node));
+    fn changed(&self, node: Node) {
+        self.publish(Some(Arc::new(node)));
     }
 
-    fn gone(&self, _: &str) {
+    fn gone(&self, _: Node) {
         self.publish(None);
     }
 }

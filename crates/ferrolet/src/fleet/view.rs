@@ -101,6 +101,13 @@ fn screen(sample: &Sample, places: &Places, log: &[String]) -> Vec<String> {
             sample.resident_per_node.map_or("–".to_owned(), bytes)
         ),
     ];
+    if !figures.pods.is_empty() {
+        let pods = figures.pods.iter();
+        let pods: Vec<String> = pods
+            .map(|(phase, count)| format!("{count} {phase}"))
+            .collect();
+        lines.insert(1, format!("pods     {}", pods.join(", ")));
+    }
     if places.len() > 1 {
         lines.push(String::new());
         for ((group, zone), place) in places.iter().take(PLACES) {
@@ -163,6 +170,7 @@ mod tests {
                     node: "node-00017".to_owned(),
                     seconds: 21.25,
                 }),
+                pods: [("Pending".to_owned(), 3), ("Running".to_owned(), 7)].into(),
             },
             requests_per_second: 101.3,
             resident: 200 << 20,
@@ -178,6 +186,7 @@ mod tests {
             screen,
             [
                 "nodes    1000 wanted, 999 registered, 998 Ready, 1 ailing on purpose     1:02:03",
+                "pods     3 Pending, 7 Running",
                 "leases   oldest 21.2 s (node-00017), 2 late",
                 "API      101.3 requests a second, median –, 99 % –, 0 failed",
                 "memory   200.0 MiB, 90.0 KiB for each node",
@@ -197,7 +206,7 @@ mod tests {
         places.insert(("big".to_owned(), Some("b".to_owned())), place(3, 2));
         let lines = screen(&sample(), &places, &["W1115 something".to_owned()]);
         assert_eq!(
-            lines[4..],
+            lines[5..],
             [
                 "",
                 "  big in a: 5 of 5 Ready",
