@@ -1,8 +1,9 @@
 //! Our way to the API server and our certificates, in process, against the
-//! real API server and the real signer.
+//! real API server and the real signer; and the whole agent while the API server
+//! is away or answers badly.
 //!
-//! In: crates `api` and `identity`, wired as the agent wires them, and the
-//! shared lab through its loopback port. Out: verdicts, and the figures behind
+//! In: crates `api` and `identity`, wired as the agent wires them, `agent`, and
+//! the shared lab through its loopback port. Out: verdicts, and the figures behind
 //! them. Connections are counted where they arrive, in the control plane's
 //! machine, not where we believe to have made them.
 //!
@@ -14,12 +15,15 @@
     reason = "a test owns its process: it reads the clock and the environment"
 )]
 
+mod afflicted;
 mod authority;
 mod control_plane;
+mod fault;
 mod figures;
 mod first_request;
 mod load;
 mod many_watches;
 mod node;
+mod outage;
 mod rotation;
 mod watches;

@@ -13,6 +13,8 @@ mod bench;
 mod deny;
 mod fuzz;
 mod lab;
+mod long_run;
+mod outage;
 mod rotation;
 mod test;
 mod tidy;
@@ -61,6 +63,12 @@ enum Task {
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
         minutes: u64,
     },
+    /// Take the API server from a node in every way, and tell how the node comes back
+    Outage {
+        /// For how long each
+        #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(12..))]
+        seconds: u64,
+    },
     /// Measure what our agent costs, beside upstream's programs
     Bench {
         #[command(subcommand)]
@@ -92,6 +100,7 @@ fn main() -> ExitCode {
         Task::Tidy => done(tidy::run()),
         Task::Fuzz { target, seconds } => done(fuzz::run(target.as_deref(), seconds)),
         Task::Rotation { minutes } => done(rotation::run(minutes)),
+        Task::Outage { seconds } => done(outage::run(seconds)),
         Task::Bench { what } => done(match what {
             Bench::Idle { seconds } => bench::idle::run(seconds),
             Bench::Fleet(plan) => bench::fleet::run(&plan),

@@ -2,12 +2,11 @@
 //! each part took; the first failure ends it.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use testkit::lab::{
-    InstanceId, Lab, Layout, Options, install_packages, require_root, saved_logs_dir, workspace,
+    InstanceId, Lab, Layout, Options, install_packages, require_root, saved_logs_dir,
 };
 
 use crate::{deny, tidy};
@@ -114,10 +113,8 @@ fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(program)
+    let status = testkit::cargo::cargo()
         .args(arguments)
-        .current_dir(workspace())
         .status()
         .context("cannot run cargo")?;
     if !status.success() {

@@ -1,7 +1,8 @@
 //! Keeps the status of the node's object true: looks every ten seconds, sends
 //! what changed, and now and then that nothing did. Until the node has been ready
 //! once it looks more often, so that a new node does not wait for the next look;
-//! and a runtime that comes back is a reason to look at once.
+//! and a runtime that comes back, or a cluster that takes the node for dead, is a
+//! reason to look at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +25,14 @@ use crate::update::{Updated, is_ready, update};
 
 /// Tries per look, without a pause between them.
 const TRIES: usize = 5;
+/// Tries per look when the one before could not be told either: looks are then twice
+/// as frequent, so that a server that returns is not waited for, and ask no more of it.
+const TRIES_AGAIN: usize = 2;
 /// By how much a look may be later than it should: so that nodes spread.
 pub(crate) const JITTER: f64 = 0.04;
+/// The least time between two looks, however often there is a reason for one:
+/// somebody else may hold another opinion of this node, and say it each time.
+const SOONEST: Duration = Duration::from_secs(1);
 /// How often a node that was never ready is looked at, and for how long.
 const FAST: Duration = Duration::from_millis(100);
 const FAST_FOR: Duration = Duration::from_secs(120);
@@ -70,8 +77,15 @@ enum Phase {
 /// What is remembered from look to look.
 struct Memory {
     report: Report,
-    /// Said in the log.
+    /// Of the last look, and said in the log; empty: none.
     last_problem: String,
+}
+
+impl Memory {
+    /// Whether the last look came to its end.
+    fn told(&self) -> bool {
+        self.last_problem.is_empty()
+    }
 }
 
 impl fmt::Debug for Status {
@@ -105,11 +119,19 @@ impl Status {
         let mut phase = Phase::Fast {
             until: clock.uptime() + FAST_FOR,
         };
+        let mut seen = self.own_node.clone();
         let mut next = clock.uptime();
+        let mut looked = next;
         loop {
             if clock.uptime() >= next {
                 self.sync(&mut memory).await;
-                next = clock.uptime() + timing.update.mul_f64(1.0 + JITTER * clock.random());
+                looked = clock.uptime();
+                let period = if memory.told() {
+                    timing.update
+                } else {
+                    timing.update / 2
+                };
+                next = clock.uptime() + period.mul_f64(1.0 + JITTER * clock.random());
             } else if self.fast(&mut phase, &mut memory).await {
                 phase = Phase::Settled;
             }
@@ -117,9 +139,14 @@ impl Status {
             match phase {
                 Phase::Fast { .. } => clock.sleep(left.min(FAST)).await,
                 Phase::Settled => {
-                    let back = seams::timeout(&*clock, left, self.runtime_back()).await;
-                    if back.is_ok() {
-                        next = clock.uptime();
+                    let sooner = async {
+                        tokio::select! {
+                            () = self.runtime_back() => {}
+                            () = self.called_unready(&mut seen) => {}
+                        }
+                    };
+                    if seams::timeout(&*clock, left, sooner).await.is_ok() {
+                        next = next.min(clock.uptime().max(looked + SOONEST));
                     }
                 }
             }
@@ -143,6 +170,20 @@ impl Status {
         std::future::pending::<()>().await;
     }
 
+    /// Waits until the object says that the node is unready, and it is not: the
+    /// cluster has missed it for a while.
+    async fn called_unready(&self, seen: &mut watch::Receiver<Option<Arc<Node>>>) {
+        while seen.changed().await.is_ok() {
+            let node = seen.borrow_and_update().clone();
+            let unready = node.is_some_and(|node| !is_ready(&node));
+            if unready && self.observer.may_be_ready() {
+                return;
+            }
+        }
+        // Nobody follows the object any more: the looks go on.
+        std::future::pending::<()>().await;
+    }
+
     /// Lets the `CSINode` be found: a node that was ready before its agent started
     /// must not be called unready for the first tenths of a second.
     async fn csi_node_or_patience(&self) {
@@ -157,7 +198,8 @@ impl Status {
     /// One look: several tries, unless there is nothing to send.
     async fn sync(&self, memory: &mut Memory) {
         let node = &self.observer.config.identity.node_name;
-        for number in 0..TRIES {
+        let tries = if memory.told() { TRIES } else { TRIES_AGAIN };
+        for number in 0..tries {
             let Err(error) = self.attempt(number, &mut memory.report).await else {
                 memory.last_problem.clear();
                 return;
@@ -168,7 +210,7 @@ impl Status {
             }
             let problem = error.to_string();
             // Once per problem, not once per look.
-            if number + 1 == TRIES && memory.last_problem != problem {
+            if number + 1 == tries && memory.last_problem != problem {
                 warn!(
                     node,
                     err = problem,

@@ -10,6 +10,23 @@ use serde_json::Value;
 use crate::command;
 use crate::lab::workspace;
 
+/// Cargo, in this checkout. It must not learn from the variables that it sets for those whom it
+/// runs who it was that runs: a build script that reads them would have all that stands on it
+/// built anew.
+pub fn cargo() -> Command {
+    // Which cargo it is, it says, too.
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(workspace());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 /// Builds the programs of a package, as `cargo test` builds them, and answers
 /// where they are.
 pub fn build(package: &str) -> Result<Vec<PathBuf>> {
@@ -17,11 +34,8 @@ pub fn build(package: &str) -> Result<Vec<PathBuf>> {
 }
 
 fn build_as(package: &str, profile: &[&str]) -> Result<Vec<PathBuf>> {
-    // Cargo says which it is to those that it runs.
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let said = command::run(
-        Command::new(cargo)
-            .current_dir(workspace())
+        cargo()
             .args(["build", "--quiet", "--package", package, "--bins"])
             .args(profile)
             .arg("--message-format=json-render-diagnostics"),

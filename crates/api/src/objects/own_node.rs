@@ -59,3 +59,55 @@ impl Told<Node> for OwnNode {
         self.publish(None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use http::{Request, Response};
+    use testkit::clock::TokioClock;
+
+    use super::*;
+
+    const LIST: &str = r#"{"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"},
+        "items": [{"metadata": {"name": "n"}}]}"#;
+
+    /// Away until then, by the clock's uptime.
+    fn server_back_at(back: Duration, clock: SharedClock, asked: Arc<Mutex<usize>>) -> Client {
+        let service = tower::service_fn(move |_: Request<kube::client::Body>| {
+            *asked.lock().unwrap() += 1;
+            let answer = if clock.uptime() < back {
+                Err(std::io::Error::other("connection refused"))
+            } else {
+                Ok(Response::new(LIST.to_owned()))
+            };
+            async {
+                answer.map(|answer| answer.map(|text| kube::client::Body::from(text.into_bytes())))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_away_for_long_is_soon_found_to_be_back() {
+        const AWAY: Duration = Duration::from_secs(610);
+        let clock: SharedClock = Arc::new(TokioClock::starting_at(UNIX_EPOCH));
+        let asked = Arc::default();
+        let (seen, mut node) = watch::channel(None);
+        let own_node = OwnNode {
+            name: "n".to_owned(),
+            client: server_back_at(AWAY, clock.clone(), Arc::clone(&asked)),
+            clock: clock.clone(),
+            seen,
+        };
+        tokio::select! {
+            () = own_node.run(CancellationToken::new()) => unreachable!("nobody has ended it"),
+            found = node.wait_for(Option::is_some) => drop(found.unwrap()),
+        }
+        let late = clock.uptime().saturating_sub(AWAY);
+        assert!(late < Duration::from_secs(6), "after {late:?}");
+        let asked = *asked.lock().unwrap();
+        assert!((100..=130).contains(&asked), "asked {asked} times");
+    }
+}

@@ -31,6 +31,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long one address is given. The kernel asks it again after ever longer pauses: whoever
+/// waits for that finds a network that has come back many seconds too late.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How often we look whether the server has told its settings: hyper tells nobody.
 const SETTINGS_POLL: Duration = Duration::from_millis(1);
 /// Files are not read more often than this, however often handshakes fail.
@@ -427,6 +431,7 @@ async fn connect(host: &str, port: u16, clock: &dyn Clock) -> Result<TcpStream, 
     };
     let addresses: Vec<SocketAddr> = addresses.collect();
     let share = CONNECT_TIMEOUT / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    let share = share.min(ADDRESS_TIMEOUT);
     for address in addresses {
         failure = match seams::timeout(clock, share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::certificates::Authority;
 use crate::support::clock::TurnableClock;
@@ -52,6 +52,28 @@ async fn an_error_names_the_server_and_what_is_wrong() {
         "{error}"
     );
     assert_eq!(server.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn an_address_that_swallows_everything_is_given_up_after_five_seconds() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    // Room for one that waits, and it is taken: whoever comes now is not even refused.
+    rustix::net::listen(&listener, 0).unwrap();
+    let _waits = TcpStream::connect(address).await.unwrap();
+
+    let clock = TurnableClock::new();
+    let server = format!("http://{address}");
+    let transport = transport(&config(&server, "", ""), &clock);
+    let lane = open_lane(&transport);
+    let asked = text(&lane, "/short");
+    let turned = async {
+        eventually("the address is waited for", || clock.begun(5) == 1).await;
+        clock.turn(Duration::from_secs(5));
+    };
+    let (answer, ()) = tokio::join!(asked, turned);
+    let error = answer.unwrap_err().to_string();
+    assert!(error.contains("timed out"), "{error}");
 }
 
 #[tokio::test]

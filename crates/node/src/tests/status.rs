@@ -210,13 +210,46 @@ async fn five_tries_are_made_and_connections_are_made_anew_from_the_second_failu
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_that_could_not_be_told_is_tried_again_before_the_next_regular_look() {
+    let bench = Bench::settled().await;
+    bench.api.forget_calls();
+    let patches = |bench: &Bench| bench.api.calls(&Method::PATCH, NODE).len();
+    bench
+        .api
+        .refuse(Method::PATCH, NODE, (500, "InternalError"), 7);
+    bench.pressure.send_replace(Pressure {
+        disk: true,
+        ..Pressure::default()
+    });
+    bench.until("five tries", |bench| patches(bench) == 5).await;
+    // Twice as often, and then no longer five times each.
+    bench.pass(Duration::from_millis(5_300)).await;
+    assert_eq!(patches(&bench), 7);
+    bench.pass(Duration::from_millis(5_300)).await;
+    assert_eq!(bench.condition("DiskPressure")["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_taken_for_dead_says_otherwise_at_once() {
+    let bench = Bench::settled().await;
+    let mut node = bench.node().unwrap();
+    node["status"]["conditions"][3]["status"] = json!("Unknown");
+    bench.api.plant(NODE, node);
+    assert!(!bench.is_ready());
+    bench.api.forget_calls();
+    bench.pass(Duration::from_millis(200)).await;
+    assert!(bench.is_ready());
+    assert_eq!(bench.api.calls(&Method::PATCH, NODE).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_hour_without_the_server_leaves_no_trace_but_the_attempts() {
     let bench = Bench::settled().await;
     bench.api.set_away(true);
     bench.api.forget_calls();
     bench.pass(HOUR).await;
     let calls = bench.api.all_calls();
-    // Five tries per tick, and a question for the lease every seven seconds.
+    // Two tries every five seconds, and a question for the lease every seven.
     assert!((1_000..=2_300).contains(&calls), "{calls}");
     bench.api.set_away(false);
     // The cluster has taken the node for dead meanwhile.
