@@ -78,7 +78,8 @@ impl Common {
             healthz: None,
         };
         let clock = self.options.clock.clone();
-        let machine = Machine::new(&spec.name, spec.kind.machine.clone(), address);
+        let machine =
+            Machine::new(&spec.name, spec.kind.machine.clone(), address).ailing(faults.clone());
         let runtime = sim::Runtime::new(spec.kind.runtime.clone(), clock, faults);
         let seams = Seams {
             options: self.options.clone(),

@@ -14,6 +14,27 @@ const CALL_LIMIT: Duration = Duration::from_secs(120);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     pub runtime: RuntimeFault,
+    pub disk: DiskFault,
+}
+
+/// What can be wrong with a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiskFault {
+    #[default]
+    None,
+    /// A hundredth of it is left, in bytes and in files: less than any threshold
+    /// that a node has by default.
+    Full,
+}
+
+impl DiskFault {
+    /// What is left of so much.
+    pub(crate) fn left(self, free: u64, capacity: u64) -> u64 {
+        match self {
+            Self::None => free,
+            Self::Full => free.min(capacity / 100),
+        }
+    }
 }
 
 /// What can be wrong with a runtime.
@@ -38,17 +59,18 @@ pub(crate) async fn pass(
     let fault = faults.borrow().runtime;
     match fault {
         RuntimeFault::None => Ok(()),
-        RuntimeFault::Down => Err(RuntimeError::new(
-            call,
-            Code::Unavailable,
-            "the simulated runtime is down",
-        )),
+        RuntimeFault::Down => Err(unavailable(call)),
         RuntimeFault::Slow(delay) if delay < CALL_LIMIT => {
             clock.sleep(delay).await;
             Ok(())
         }
         RuntimeFault::Hanging | RuntimeFault::Slow(_) => until_mended(faults, clock, call).await,
     }
+}
+
+/// There is nobody to ask.
+pub(crate) fn unavailable(call: &'static str) -> RuntimeError {
+    RuntimeError::new(call, Code::Unavailable, "the simulated runtime is down")
 }
 
 /// Waits until the fault is another; but no call lasts for ever.
@@ -91,7 +113,10 @@ mod tests {
     }
 
     fn ailing(runtime: RuntimeFault) -> (watch::Sender<Faults>, watch::Receiver<Faults>) {
-        watch::channel(Faults { runtime })
+        watch::channel(Faults {
+            runtime,
+            ..Faults::default()
+        })
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use seams::Host;
 use seams::host::{Answer, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts};
+use tokio::sync::watch;
+
+use crate::faults::{DiskFault, Faults};
 
 /// What machines of one kind have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub struct Machine {
     address: IpAddr,
     /// The small files that a node keeps. Held for one access.
     files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
+    /// Nothing ails a machine that was told of nothing.
+    faults: Option<watch::Receiver<Faults>>,
 }
 
 /// The only network interface, beside the loopback.
@@ -60,7 +65,15 @@ impl Machine {
             name: name.to_owned(),
             address,
             files: Mutex::default(),
+            faults: None,
         }
+    }
+
+    /// The machine, with what ails it from now on.
+    #[must_use]
+    pub fn ailing(mut self, faults: watch::Receiver<Faults>) -> Self {
+        self.faults = Some(faults);
+        self
     }
 
     /// Sixteen bytes, in hexadecimal, that are this machine's for this purpose.
@@ -106,11 +119,13 @@ impl Host for Machine {
     fn disk(&self, _: &Path) -> Result<DiskFigures, HostError> {
         let capacity = self.shape.storage;
         let inodes = capacity / BYTES_PER_INODE;
+        let faults = self.faults.as_ref();
+        let fault = faults.map_or(DiskFault::None, |faults| faults.borrow().disk);
         Ok(DiskFigures {
             capacity,
-            available: capacity,
+            available: fault.left(capacity, capacity),
             inodes,
-            inodes_free: inodes,
+            inodes_free: fault.left(inodes, inodes),
         })
     }
 
@@ -186,6 +201,23 @@ mod tests {
         machine.write(path, b"one", 0o600).unwrap();
         machine.write(path, b"two", 0o600).unwrap();
         assert_eq!(machine.read(path).unwrap().unwrap(), b"two");
+    }
+
+    #[test]
+    fn a_full_disk_has_little_left_until_it_is_mended() {
+        let (ail, faults) = watch::channel(Faults::default());
+        let machine = machine("node-1").ailing(faults);
+        let disk = || machine.disk(Path::new("/")).unwrap();
+        let sound = disk();
+        assert_eq!(sound.available, sound.capacity);
+        ail.send_replace(Faults {
+            disk: DiskFault::Full,
+            ..Faults::default()
+        });
+        assert_eq!(disk().available, sound.capacity / 100);
+        assert_eq!(disk().inodes_free, sound.inodes / 100);
+        ail.send_replace(Faults::default());
+        assert_eq!(disk(), sound);
     }
 
     #[tokio::test]

@@ -229,6 +229,7 @@ impl Judging<'_> {
             Some((name, version)) if !name.is_empty() && !version.is_empty() => RuntimeShape {
                 name: name.to_owned(),
                 version: version.to_owned(),
+                ..RuntimeShape::default()
             },
             _ => {
                 let advice =
@@ -308,7 +309,10 @@ impl Judging<'_> {
             zones: fault.zones,
             what: Ailment {
                 stopped: fault.stopped,
-                machine: Faults { runtime },
+                machine: Faults {
+                    runtime,
+                    ..Faults::default()
+                },
             },
         }
     }
