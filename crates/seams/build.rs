@@ -1,13 +1,22 @@
 //! Makes the messages of the Container Runtime Interface, and the paths of its
 //! calls.
 //!
-//! In: `proto/runtime.proto`, and what it imports. Out: the Rust code that `src/cri.rs` includes.
+//! In: `proto/runtime.proto`, and what it imports. Out: the Rust code that `src/cri.rs` includes,
+//! and a description of the messages for those who have to print them.
 //! The compiler of the former is itself in Rust: no `protoc` is needed.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "cargo tells a build script by its environment where to write"
+)]
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::{env, fs};
 
 use prost_build::{Config, Service, ServiceGenerator};
+use protox::prost::Message as _;
 
 /// Where the interface is written down; the first of its files has the calls,
 /// and imports the others.
@@ -17,6 +26,13 @@ const CALLS: &str = "proto/runtime.proto";
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PROTO}");
     let descriptors = protox::compile([CALLS], [PROTO])?;
+    let mut described = descriptors.clone();
+    for file in &mut described.file {
+        // Where each word stands in the files, and the comments: nobody asks.
+        file.source_code_info = None;
+    }
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("descriptors.bin"), described.encode_to_vec())?;
     Config::new()
         // What is printed or compared comes in one order.
         .btree_map(["."])

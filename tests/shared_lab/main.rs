@@ -18,4 +18,5 @@ mod identity;
 mod join;
 mod node;
 mod registry;
+mod sim;
 mod upstream_kubelet;

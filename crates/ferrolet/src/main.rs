@@ -29,6 +29,7 @@ mod new_file;
 mod output;
 mod rbac;
 mod reset;
+mod sim;
 mod token;
 mod version;
 
@@ -87,6 +88,8 @@ enum Command {
         #[command(subcommand)]
         verb: rbac::Verb,
     },
+    /// Simulate a container runtime on a CRI socket, for crictl or a kubelet to talk to
+    Sim(sim::Arguments),
     /// Keep existing nodes alive with no agent behind them
     Heartbeat(heartbeat::Arguments),
     /// Run thousands of nodes in one process, on simulated machines
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Command::Csr { verb } => csr::run(verb),
         Command::Kubeconfig { verb } => kubeconfig::run(verb),
         Command::Rbac { verb } => rbac::run(verb),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Heartbeat(arguments) => heartbeat::run(&arguments),
         Command::Fleet(arguments) => fleet::run(&arguments),
         Command::Completions { shell } => completions::run(shell),

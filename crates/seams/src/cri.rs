@@ -10,6 +10,10 @@
 
 include!(concat!(env!("OUT_DIR"), "/runtime.v1.rs"));
 
+/// What the messages and calls are made of, as protobuf describes itself: a
+/// `FileDescriptorSet`, for those who show messages without knowing them.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
 impl std::fmt::Debug for AuthConfig {
     /// Requests end up in logs, passwords must not.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

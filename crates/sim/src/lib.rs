@@ -2,7 +2,8 @@
 //! which nothing is real but their story.
 //!
 //! In: what the machine is made of, and what ails it ([`Faults`]). Out: the seams
-//! [`seams::Host`] and [`seams::Runtime`].
+//! [`seams::Host`] and [`seams::Runtime`]; and, of the latter, a socket that others
+//! can talk to ([`socket`]), with a record of what they said ([`record`]).
 //!
 //! It must not know who stands on it, nor that there are others like it.
 //!
@@ -26,7 +27,9 @@
 
 mod faults;
 mod machine;
+pub mod record;
 mod runtime;
+pub mod socket;
 
 pub use faults::{DiskFault, Faults, RuntimeFault};
 pub use machine::{Machine, MachineShape};

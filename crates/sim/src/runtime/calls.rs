@@ -77,9 +77,10 @@ impl seams::Runtime for Runtime {
     }
 
     fn runtime_config(&self, _: RuntimeConfigRequest) -> Answer<'_, RuntimeConfigResponse> {
-        self.answer("RuntimeConfig", |_, _, _| {
+        self.answer("RuntimeConfig", |core, _, _| {
+            let cgroup_driver = core.shape.cgroup_driver.into();
             Ok(RuntimeConfigResponse {
-                linux: Some(LinuxRuntimeConfiguration::default()),
+                linux: Some(LinuxRuntimeConfiguration { cgroup_driver }),
             })
         })
     }

@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seams::SharedClock;
+use seams::cri::CgroupDriver;
 use tokio::sync::{Notify, watch};
 
 pub use logs::{LogLine, Logs};
@@ -52,6 +53,8 @@ pub struct RuntimeShape {
     pub storage: u64,
     /// Where that disk is mounted. Whoever asks may look there for how much is free.
     pub mountpoint: String,
+    /// What a kubelet is told to make the cgroups of pods with.
+    pub cgroup_driver: CgroupDriver,
 }
 
 impl Default for RuntimeShape {
@@ -64,6 +67,7 @@ impl Default for RuntimeShape {
             logs: Logs::None,
             storage: 512 << 30,
             mountpoint: "/".to_owned(),
+            cgroup_driver: CgroupDriver::Systemd,
         }
     }
 }
