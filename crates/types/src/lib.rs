@@ -12,10 +12,13 @@ pub mod cpu_set;
 mod digits;
 pub mod duration;
 pub mod names;
+pub mod observed;
+pub mod pod;
 pub mod quantity;
 pub mod taint;
 
 pub use cpu_set::CpuSet;
 pub use duration::GoDuration;
+pub use pod::{PodName, PodRef, PodUid};
 pub use quantity::Quantity;
 pub use taint::{Taint, TaintEffect};
