@@ -200,10 +200,6 @@ impl Running {
         Ok((before, after))
     }
 
-    pub(crate) fn is_running(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait()?.is_none())
-    }
-
     /// Waits for its own end.
     pub(crate) fn ended(&mut self) -> Result<()> {
         let status = self.child.wait()?;
@@ -223,5 +219,37 @@ impl Drop for Running {
         // It has ended, unless a test has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Nodes of others, deleted in the end.
+pub(crate) struct Swept {
+    kubectl: Kubectl,
+    nodes: Vec<String>,
+}
+
+impl Swept {
+    pub(crate) fn new(kubectl: &Kubectl) -> Self {
+        Self {
+            kubectl: kubectl.clone(),
+            nodes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn later(&mut self, name: &str) {
+        self.nodes.push(name.to_owned());
+    }
+}
+
+impl Drop for Swept {
+    fn drop(&mut self) {
+        for name in &self.nodes {
+            if let Err(error) = self
+                .kubectl
+                .run(["delete", "node", name, "--ignore-not-found"])
+            {
+                eprintln!("{name} is left behind: {error:#}");
+            }
+        }
     }
 }

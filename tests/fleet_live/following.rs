@@ -7,9 +7,13 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use testkit::wait;
 
-use crate::cluster::{Cluster, SOON, Seen};
+use crate::cluster::{Cluster, SOON, Seen, Swept};
 
-const BYSTANDER: &str = "following-bystander";
+/// One of the names of a fleet of 200.
+const BYSTANDER: &str = "following-0100";
+
+/// The others of 200.
+const GROWN: usize = 199;
 
 /// A machine that does not hear of its runtime for so long is not Ready: the
 /// kubelet's patience, and a status update.
@@ -43,8 +47,11 @@ fn nodes_and_leases_follow_the_file_and_nothing_else_is_touched() -> Result<()> 
     let first = cluster.nodes()?;
 
     write(&file(200, ""))?;
-    cluster.wait_ready(200)?;
-    wait::until("200 leases", SOON, || leases_are(&cluster, 200))?;
+    cluster.wait_ready(GROWN)?;
+    wait::until("the leases", SOON, || leases_are(&cluster, GROWN))?;
+    let said = fleet.said();
+    let named = said.contains(BYSTANDER) && said.contains("not of this fleet");
+    ensure!(named, "the node of others is not named: {said}");
     let grown = cluster.nodes()?;
     ensure!(
         first.iter().all(|(name, node)| is_same(node, &grown[name])),
@@ -58,7 +65,7 @@ fn nodes_and_leases_follow_the_file_and_nothing_else_is_touched() -> Result<()> 
         ensure!(said.contains("nonsense"), "{said}");
         Ok(())
     })?;
-    ensure!(cluster.nodes()?.len() == 200, "a bad file was followed");
+    ensure!(cluster.nodes()?.len() == GROWN, "a bad file was followed");
 
     write(&file(20, ""))?;
     wait::until("20 nodes", SOON, || {
@@ -82,6 +89,16 @@ fn nodes_and_leases_follow_the_file_and_nothing_else_is_touched() -> Result<()> 
     write(&file(20, ""))?;
     wait::until("zone b to be Ready", NOTICED, || zone_b(&cluster, "True"))?;
 
+    // Other marks are for other objects.
+    write(&file(20, "  labels: {tier: gold}\n"))?;
+    wait::until("the labels to be there", SOON, || {
+        let nodes = cluster.nodes()?;
+        let gold = |node: &&Seen| node.node["metadata"]["labels"]["tier"] == "gold";
+        let gold = nodes.values().filter(gold).count();
+        ensure!(nodes.len() == 20 && gold == 20, "{gold} of {}", nodes.len());
+        Ok(())
+    })?;
+    cluster.wait_ready(20)?;
     bystander.is_untouched()
 }
 
@@ -109,14 +126,17 @@ fn zone_b(cluster: &Cluster, status: &str) -> Result<()> {
     Ok(())
 }
 
-/// A node that is nobody's, with a name like those of the fleet.
+/// A node that is nobody's, with a name that the fleet comes to want.
 struct Bystander<'a> {
     cluster: &'a Cluster,
     before: Value,
+    _swept: Swept,
 }
 
 impl<'a> Bystander<'a> {
     fn make(cluster: &'a Cluster) -> Result<Self> {
+        let mut swept = Swept::new(&cluster.kubectl);
+        swept.later(BYSTANDER);
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": BYSTANDER, "labels": {"mine": "yes"}},
@@ -125,6 +145,7 @@ impl<'a> Bystander<'a> {
         let mut made = Self {
             cluster,
             before: Value::Null,
+            _swept: swept,
         };
         made.before = made.now()?;
         Ok(made)
@@ -133,21 +154,20 @@ impl<'a> Bystander<'a> {
     /// What is only ours to change: the node controller has a say in the rest.
     fn now(&self) -> Result<Value> {
         let node = self.cluster.kubectl.json(["get", "node", BYSTANDER])?;
-        Ok(json!([node["metadata"]["uid"], node["metadata"]["labels"]]))
+        let leases = self.cluster.leases(BYSTANDER)?.len();
+        let (metadata, status) = (&node["metadata"], &node["status"]);
+        let identity = [&metadata["uid"], &metadata["labels"]];
+        let told = [
+            &status["capacity"],
+            &status["addresses"],
+            &status["nodeInfo"],
+        ];
+        Ok(json!([identity, told, leases]))
     }
 
     fn is_untouched(&self) -> Result<()> {
         let now = self.now()?;
         ensure!(now == self.before, "{now}, and {} before", self.before);
         Ok(())
-    }
-}
-
-impl Drop for Bystander<'_> {
-    fn drop(&mut self) {
-        let words = ["delete", "node", BYSTANDER, "--ignore-not-found"];
-        if let Err(error) = self.cluster.kubectl.run(words) {
-            eprintln!("{BYSTANDER} is left behind: {error:#}");
-        }
     }
 }

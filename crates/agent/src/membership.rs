@@ -46,8 +46,8 @@ pub enum Access {
 pub struct Member {
     /// Its object is there and in shape.
     pub registered: watch::Receiver<bool>,
-    /// What the API server was last told.
-    pub ready: watch::Receiver<bool>,
+    /// Its object as the API server has it.
+    pub own_node: watch::Receiver<Option<Arc<Node>>>,
     /// When the API server last took a heartbeat, by the clock's uptime.
     pub lease_renewed: watch::Receiver<Option<Duration>>,
 }
@@ -79,7 +79,7 @@ impl Membership {
         let outputs = own_affairs::start(node, clients.clone(), own_node.clone(), seams, parts)?;
         let member = Member {
             registered: outputs.registered,
-            ready: outputs.ready,
+            own_node: own_node.clone(),
             lease_renewed: outputs.lease_renewed,
         };
         if let Some(serving) = serving {

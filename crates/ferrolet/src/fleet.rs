@@ -23,23 +23,23 @@ use fleet::report::{History, Report, Sample};
 use fleet::requests::Counted;
 use fleet::roster::remove_all;
 use fleet::seat::Seats;
-use fleet::spec::Fleet;
+use fleet::spec::{FLEET_LABEL, Fleet};
 use fleet::{Common, Roster};
 use linux::process::resident_memory;
 use prometheus::Registry;
-use seams::SharedClock;
+use seams::{SharedClock, timeout};
 use server::{PlainPort, Purpose};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::JoinMap;
 
-use self::connections::{Joined, join};
+use self::connections::{Joined, join, limited};
 use self::log::Log;
 use self::view::View;
 use crate::cluster_access::ClusterAccess;
-use crate::kubelet::{say, working_directory};
+use crate::kubelet::{say, second_signal, working_directory};
 use crate::output::{Failure, ended, print};
 use crate::version;
 
@@ -52,8 +52,11 @@ const THREADS: usize = 2;
 /// How often the figures are looked at. A burst of requests is told by it.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long what is left is waited for at the end.
+/// How long the parts are waited for at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
+
+/// How long the end may take in all: objects may have to be removed.
+const LAST_CHANCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     ended(begin(arguments))
@@ -98,33 +101,84 @@ async fn keep(
     let access = ClusterAccess::open(&arguments.cluster)?;
     let name = fleet.name.clone();
     let joining = join(arguments, &access, &fleet, &settings);
-    let joined = tokio::select! {
+    let mut joined = tokio::select! {
         joined = joining => joined?,
         _ = terminate.recv() => return Err(Failure::Interrupted("SIGTERM")),
         _ = interrupt.recv() => return Err(Failure::Interrupted("SIGINT")),
     };
     let (wanting, wanted) = watch::channel(Arc::new(fleet));
-    let mut running = Running::start(arguments, &access, joined, settings, wanted)?;
-    let follow = follow::file(arguments.config.clone(), wanting, access.clock.clone());
-    let told_to_end = tokio::select! {
-        () = running.watch(arguments, log) => false,
-        () = follow => false,
-        _ = terminate.recv() => true,
-        _ = interrupt.recv() => true,
+    let mut running = match Running::start(arguments, &access, &joined, settings, wanted) {
+        Ok(running) => running,
+        Err(failure) => {
+            joined.leave().await;
+            return Err(failure);
+        }
     };
-    let report = running.end(&access.clock).await;
+    let follow = follow::file(arguments.config.clone(), wanting, access.clock.clone());
+    let ending = tokio::select! {
+        ending = running.watch(arguments, log) => ending,
+        () = follow => Ending::Over,
+        _ = terminate.recv() => Ending::Told,
+        _ = interrupt.recv() => Ending::Told,
+    };
+    let farewell = async {
+        let report = running.end(&access.clock).await;
+        joined.leave().await;
+        let told = ending == Ending::Told && arguments.span.is_none() && arguments.report.is_none();
+        let reported = if told {
+            Ok(())
+        } else {
+            tell(arguments, &report)
+        };
+        let nodes = report.figures.nodes;
+        reported.and(say_goodbye(arguments, &access, &name, nodes).await)
+    };
+    let outcome = tokio::select! {
+        outcome = timeout(&*access.clock, LAST_CHANCE, farewell) => {
+            outcome.unwrap_or_else(|_| Err(Failure::Failed(unfinished(&name))))
+        }
+        () = second_signal() => Err(Failure::Failed(unfinished(&name))),
+    };
+    match ending {
+        Ending::Broken(part) => Err(Failure::Failed(format!(
+            "a part of the fleet has died ({part}); this is a fault of ours, please report it"
+        ))),
+        _ => outcome,
+    }
+}
+
+/// Why a fleet ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Its time is up, or nobody reads its figures any more.
+    Over,
+    /// By a signal.
+    Told,
+    /// A part of it is gone.
+    Broken(&'static str),
+}
+
+/// Removes the objects, or says how.
+async fn say_goodbye(
+    arguments: &Arguments,
+    access: &ClusterAccess,
+    name: &str,
+    nodes: usize,
+) -> Result<(), Failure> {
     if arguments.remove_at_end {
-        remove_all(&access.client, &name).await?;
-    } else if report.figures.nodes > 0 {
+        remove_all(&access.client, name).await?;
+    } else if nodes > 0 {
         say(&format!(
-            "the nodes stay, and will be NotReady soon; kubectl delete nodes --selector {}={name} removes them",
-            fleet::spec::FLEET_LABEL
+            "the nodes stay, and will be NotReady soon; kubectl delete nodes --selector {FLEET_LABEL}={name} removes them"
         ));
     }
-    if told_to_end && arguments.span.is_none() && arguments.report.is_none() {
-        return Ok(());
-    }
-    tell(arguments, &report)
+    Ok(())
+}
+
+fn unfinished(name: &str) -> String {
+    format!(
+        "ended before everything was given back: kubectl delete nodes --selector {FLEET_LABEL}={name} removes the nodes, `ferrolet token list` shows a token that may be left"
+    )
 }
 
 /// The report, for people and for programs.
@@ -146,7 +200,7 @@ fn tell(arguments: &Arguments, report: &Report) -> Result<(), Failure> {
 
 /// A fleet that runs.
 struct Running {
-    tasks: JoinSet<()>,
+    tasks: JoinMap<&'static str, ()>,
     shutdown: CancellationToken,
     seats: Seats,
     registry: Registry,
@@ -154,14 +208,13 @@ struct Running {
     metrics: FleetMetrics,
     pods: PodPhases,
     clock: SharedClock,
-    joined: Joined,
 }
 
 impl Running {
     fn start(
         arguments: &Arguments,
         access: &ClusterAccess,
-        joined: Joined,
+        joined: &Joined,
         settings: Settings,
         wanted: watch::Receiver<Arc<Fleet>>,
     ) -> Result<Self, Failure> {
@@ -178,25 +231,26 @@ impl Running {
             process_id: std::process::id(),
         };
         let pace = Duration::from_secs(1).div_f64(arguments.ramp);
-        let roster = Roster::new(common, access.client.clone(), pace);
+        let client = limited(arguments, access);
+        let roster = Roster::new(common, client, &wanted.borrow().name, pace);
         let seats = roster.seats();
         let shutdown = CancellationToken::new();
-        let mut tasks = JoinSet::new();
+        let mut tasks = JoinMap::new();
         let counted = Counted::read(&registry);
         let history = History::begin(clock.uptime(), resident_memory()?, counted);
         if let Some(nodes) = joined.nodes() {
-            tasks.spawn(nodes.run(shutdown.clone()));
+            tasks.spawn("nodes", nodes.run(shutdown.clone()));
         }
         let pods = PodPhases::new(access.patient_client(), clock.clone());
-        tasks.spawn(pods.clone().run(shutdown.clone()));
-        tasks.spawn(roster.run(wanted, shutdown.clone()));
+        tasks.spawn("pods", pods.clone().run(shutdown.clone()));
+        tasks.spawn("roster", roster.run(wanted, shutdown.clone()));
         if let Some(address) = arguments.metrics_bind {
             let port = PlainPort {
                 purpose: Purpose::Metrics(registry.clone()),
                 address,
                 clock: clock.clone(),
             };
-            tasks.spawn(port.run(shutdown.clone()));
+            tasks.spawn("metrics port", port.run(shutdown.clone()));
         }
         Ok(Self {
             tasks,
@@ -207,17 +261,20 @@ impl Running {
             metrics,
             pods,
             clock,
-            joined,
         })
     }
 
     /// Looks at the fleet until its time is up.
-    async fn watch(&mut self, arguments: &Arguments, log: Option<Log>) {
+    async fn watch(&mut self, arguments: &Arguments, log: Option<Log>) -> Ending {
         let started = self.clock.uptime();
         let mut view = log.map(View::new);
         let mut told = started;
         loop {
-            self.clock.sleep(LOOK).await;
+            tokio::select! {
+                () = self.clock.sleep(LOOK) => {}
+                // None of them ends before it is told to.
+                Some((part, _)) = self.tasks.join_next() => return Ending::Broken(part),
+            }
             let now = self.clock.uptime();
             let sample = self.look(now);
             if let Some(view) = &mut view {
@@ -226,12 +283,12 @@ impl Running {
                 told = now;
                 let line = serde_json::to_string(&self.history.line(&sample)).unwrap_or_default();
                 if print(&(line + "\n")).is_err() {
-                    return;
+                    return Ending::Over;
                 }
             }
             let ran = now.saturating_sub(started);
             if arguments.span.is_some_and(|span| ran >= span) {
-                return;
+                return Ending::Over;
             }
         }
     }
@@ -249,10 +306,9 @@ impl Running {
         self.shutdown.cancel();
         let tasks = &mut self.tasks;
         let all = async { while tasks.join_next().await.is_some() {} };
-        if seams::timeout(&**clock, FAREWELL, all).await.is_err() {
+        if timeout(&**clock, FAREWELL, all).await.is_err() {
             say("warning: parts of the fleet did not end in time");
         }
-        self.joined.leave().await;
         self.history.report().clone()
     }
 }

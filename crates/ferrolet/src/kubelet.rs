@@ -8,6 +8,7 @@ mod node;
 mod supervisor;
 
 pub(crate) use self::help::wrapped;
+pub(crate) use self::node::second_signal;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

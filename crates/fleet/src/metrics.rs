@@ -43,7 +43,7 @@ impl FleetMetrics {
             )?,
             ready: count(
                 "ferrolet_fleet_nodes_ready",
-                "Nodes that last told the API server that they are Ready.",
+                "Nodes that are Ready by the API server's word.",
             )?,
             late_leases: count(
                 "ferrolet_fleet_late_leases",
@@ -98,6 +98,7 @@ mod tests {
                 ailing: 1,
                 registered: 4,
                 ready: 3,
+                well_and_ready: 3,
                 late_leases: 2,
                 oldest_lease: Some(OldestLease {
                     node: "n".to_owned(),

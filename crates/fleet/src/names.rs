@@ -4,7 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
-use types::names::{NameError, validate_dns_subdomain};
+use types::names::{NameError, validate_dns_subdomain, validate_label_value};
+
+use crate::spec::MOST_NODES;
 
 /// No number of a node is longer.
 const MOST_DIGITS: usize = 20;
@@ -67,8 +69,9 @@ impl FromStr for NamePattern {
             after: after.to_owned(),
             digits,
         };
-        let name = pattern.name(0);
-        match validate_dns_subdomain(&name) {
+        // As long as any: the hostname label is made of it.
+        let name = pattern.name(MOST_NODES);
+        match validate_dns_subdomain(&name).and(validate_label_value(&name)) {
             Ok(()) => Ok(pattern),
             Err(cause) => Err(PatternError::Name { name, cause }),
         }
@@ -116,7 +119,7 @@ mod tests {
             ("a{:5}", "leading zeros"),
             ("a{:099}", "leading zeros"),
             ("a{x}", "leading zeros"),
-            ("Node-{}", "cannot be called Node-0"),
+            ("Node-{}", "cannot be called Node-100000"),
             ("node-{}-", "cannot be called"),
         ] {
             let error = text.parse::<NamePattern>().unwrap_err().to_string();

@@ -9,8 +9,10 @@ use crate::spec::{Ailment, NodeSpec};
 pub enum Step {
     /// There is no such node yet.
     Add(NodeSpec),
-    /// It is there and is to be made of something else.
+    /// It is there and is to be made of something else: its agent starts anew.
     Replace(NodeSpec),
+    /// It carries other marks, which a node is given only when its object is made.
+    Remake(NodeSpec),
     /// It goes on as it is, and fares otherwise.
     Ail(String, Ailment),
     /// It is not wanted any more.
@@ -26,7 +28,8 @@ pub fn steps(there: &BTreeMap<String, NodeSpec>, wanted: &BTreeMap<String, NodeS
         .iter()
         .filter_map(|(name, node)| match there.get(name) {
             None => Some(Step::Add(node.clone())),
-            Some(now) if !now.is_same_node(node) => Some(Step::Replace(node.clone())),
+            Some(now) if !now.has_same_marks(node) => Some(Step::Remake(node.clone())),
+            Some(now) if now.kind != node.kind => Some(Step::Replace(node.clone())),
             Some(now) if now.ailment != node.ailment => Some(Step::Ail(name.clone(), node.ailment)),
             Some(_) => None,
         });
@@ -53,6 +56,7 @@ mod tests {
         let words = |step| match step {
             Step::Add(node) => format!("+{}", node.name),
             Step::Replace(node) => format!("={}", node.name),
+            Step::Remake(node) => format!("*{}", node.name),
             Step::Ail(name, ailment) => format!("!{name} {}", ailment.stopped),
             Step::Remove(name) => format!("-{name}"),
         };
@@ -76,7 +80,18 @@ mod tests {
             (small, other, vec!["-g0", "-g1", "+h0"]),
             (healthy, stopped, vec!["!g0 true", "!g1 true"]),
             (stopped, healthy, vec!["!g0 false", "!g1 false"]),
-            (one, healthy, vec!["=g0", "+g1"]),
+            (one, healthy, vec!["*g0", "+g1"]),
+            (
+                one,
+                "{name: g, count: 1, namePattern: 'g{}', capacity: {cpu: 1}}",
+                vec!["=g0"],
+            ),
+            (
+                one,
+                "{name: g, count: 1, namePattern: 'g{}', labels: {a: b}}",
+                vec!["*g0"],
+            ),
+            (one, "{name: h, count: 1, namePattern: 'g{}'}", vec!["*g0"]),
         ] {
             assert_eq!(told(there, wanted), steps, "{there} → {wanted}");
         }

@@ -37,6 +37,8 @@ pub struct History {
     /// At the last line.
     told: Counted,
     told_at: Duration,
+    /// How many nodes it had when all were Ready the last time.
+    complete: usize,
     report: Report,
 }
 
@@ -77,6 +79,7 @@ impl History {
             last_at: now,
             told: counted,
             told_at: now,
+            complete: 0,
             report: Report {
                 resident_empty: resident,
                 ..Report::default()
@@ -101,8 +104,13 @@ impl History {
         if figures.all_ready() && report.seconds_until_ready.is_none() {
             report.seconds_until_ready = Some(elapsed);
         }
+        if figures.all_ready() {
+            self.complete = figures.nodes;
+        }
         if report.seconds_until_ready.is_some() {
-            report.samples_not_ready += usize::from(!figures.all_ready());
+            // Who grows is not complete for a while.
+            let missed = !figures.all_ready() && figures.nodes <= self.complete;
+            report.samples_not_ready += usize::from(missed);
             let worst = report
                 .worst_lease
                 .as_ref()
@@ -286,6 +294,7 @@ mod tests {
             nodes: 2,
             registered: 2,
             ready,
+            well_and_ready: ready,
             oldest_lease: Some(OldestLease {
                 node: "n".to_owned(),
                 seconds: oldest,

@@ -1,37 +1,36 @@
 //! The nodes that run, and how they become those that are wanted.
 //!
 //! [`crate::plan`] says what differs; here it is done, a node at a time: no faster
-//! than the ramp allows, and a node that goes takes its object with it.
+//! than the ramp allows, and a node that goes takes its object with it. How a node
+//! is run is in `launch`, how its object goes in `removal`.
 
+mod launch;
 mod removal;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{AgentError, Member, Running};
+use agent::{AgentError, Member};
 use kube::Client;
 use node::config::ConfigError;
 use seams::{Clock, SharedClock, timeout};
 use sim::Faults;
 use thiserror::Error;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
 use tracing::warn;
 
-use self::removal::Removal;
 use crate::addresses::Addresses;
 use crate::hollow::Common;
 use crate::plan::{Step, steps};
 use crate::seat::{Seat, Seats};
-use crate::spec::{Ailment, Fleet, NodeSpec};
+use crate::spec::{Ailment, FLEET_LABEL, Fleet, NodeSpec};
 
 pub use self::removal::{RemovalError, remove_all};
-
-/// A node that failed is started again after this time, as service managers do.
-const AGAIN: Duration = Duration::from_secs(10);
 
 /// How long all nodes together are given to end.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -45,21 +44,45 @@ pub enum RosterError {
     Agent(#[from] AgentError),
     #[error("there are no addresses left for it")]
     NoAddress,
+    #[error(
+        "a node of this name is there that is not of this fleet; it is left alone: delete it, or choose other names"
+    )]
+    Foreign,
+    #[error("whether there is a node of this name cannot be asked: {0}")]
+    Unasked(#[from] kube::Error),
+}
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs a node until it is told to end.
+type Launch = Box<dyn Fn(Launched) -> Task + Send + Sync>;
+
+/// Removes the object of a node, however long that takes.
+type Remove = Box<dyn Fn(String) -> Task + Send + Sync>;
+
+/// What a node is started with.
+struct Launched {
+    spec: NodeSpec,
+    address: Option<IpAddr>,
+    faults: watch::Receiver<Faults>,
+    member: watch::Sender<Option<Member>>,
+    left: watch::Sender<Option<Duration>>,
+    end: CancellationToken,
 }
 
 /// Keeps a fleet.
 pub struct Roster {
-    common: Common,
-    /// For what is removed.
-    client: Client,
+    launch: Launch,
+    remove: Remove,
+    clock: SharedClock,
     /// The least time between the starts of two nodes.
     pace: Duration,
     seats: Seats,
     slots: BTreeMap<String, Slot>,
-    /// To be started, in this order.
+    /// Whose turn comes, in this order: to be started, or to be ended for a change.
     queue: VecDeque<String>,
     addresses: Addresses,
-    agents: JoinMap<String, Result<(), RosterError>>,
+    agents: JoinMap<String, ()>,
     removals: JoinMap<String, ()>,
 }
 
@@ -67,20 +90,33 @@ pub struct Roster {
 struct Slot {
     spec: NodeSpec,
     wanted: bool,
+    queued: bool,
+    change: Change,
     address: Option<IpAddr>,
     faults: watch::Sender<Faults>,
     ailment: watch::Sender<Ailment>,
     member: watch::Sender<Option<Member>>,
+    left: watch::Sender<Option<Duration>>,
     life: Life,
+}
+
+/// What of a node is not as it is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Nothing,
+    /// Its agent.
+    Agent,
+    /// Its object, which has to go before the next start; and its agent.
+    Object,
 }
 
 /// What a node does at the moment.
 enum Life {
-    /// Nothing, or waits for its start.
+    /// Nothing, or waits for its turn.
     Idle,
     Running(CancellationToken),
     /// Its object is being removed.
-    Removed,
+    Removing,
 }
 
 impl std::fmt::Debug for Roster {
@@ -90,11 +126,20 @@ impl std::fmt::Debug for Roster {
 }
 
 impl Roster {
-    /// `client` removes objects; `pace` is the least time between two starts.
-    pub fn new(common: Common, client: Client, pace: Duration) -> Self {
+    /// `client` looks at objects that are there and removes those of nodes that go;
+    /// `pace` is the least time between two starts.
+    pub fn new(common: Common, client: Client, fleet: &str, pace: Duration) -> Self {
+        let clock = common.options.clock.clone();
+        let remove = removal::one_by_one(client.clone(), clock.clone(), fleet.to_owned());
+        let launch = launch::agents(common, client);
+        Self::with(launch, remove, clock, pace)
+    }
+
+    fn with(launch: Launch, remove: Remove, clock: SharedClock, pace: Duration) -> Self {
         Self {
-            common,
-            client,
+            launch,
+            remove,
+            clock,
             pace,
             seats: Seats::default(),
             slots: BTreeMap::new(),
@@ -115,51 +160,39 @@ impl Roster {
         mut wanted: watch::Receiver<Arc<Fleet>>,
         shutdown: CancellationToken,
     ) {
-        let clock = self.clock();
-        let mut next_start = clock.uptime();
+        let clock = self.clock.clone();
+        let mut next_turn = clock.uptime();
         self.apply(&wanted.borrow_and_update().clone());
         loop {
-            let pause = next_start.saturating_sub(clock.uptime());
+            let pause = next_turn.saturating_sub(clock.uptime());
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 Ok(()) = wanted.changed() => {
                     let fleet = wanted.borrow_and_update().clone();
                     self.apply(&fleet);
                 }
-                Some((name, outcome)) = self.agents.join_next() => {
-                    let outcome = outcome.unwrap_or_else(|panic| {
-                        let cause = panic.to_string();
-                        Err(AgentError::Died { part: "agent", cause }.into())
-                    });
-                    self.ended(&name, outcome);
-                }
+                Some((name, _)) = self.agents.join_next() => self.ended(&name),
                 Some((name, _)) = self.removals.join_next() => self.removed(&name),
                 () = clock.sleep(pause), if !self.queue.is_empty() => {
-                    next_start = clock.uptime() + self.pace;
-                    self.start_next();
+                    next_turn = clock.uptime() + self.pace;
+                    self.take_turn();
                 }
             }
         }
         self.end(&*clock).await;
     }
 
-    fn clock(&self) -> SharedClock {
-        self.common.options.clock.clone()
-    }
-
     fn apply(&mut self, fleet: &Fleet) {
-        let wanted: BTreeMap<String, NodeSpec> = fleet
-            .nodes()
-            .map(|node| (node.name.clone(), node))
-            .collect();
+        let wanted = fleet.nodes().map(|node| (node.name.clone(), node));
+        let wanted: BTreeMap<String, NodeSpec> = wanted.collect();
         let there = self.slots.iter().filter(|(_, slot)| slot.wanted);
-        let there: BTreeMap<String, NodeSpec> = there
-            .map(|(name, slot)| (name.clone(), slot.spec.clone()))
-            .collect();
+        let there = there.map(|(name, slot)| (name.clone(), slot.spec.clone()));
+        let there: BTreeMap<String, NodeSpec> = there.collect();
         for step in steps(&there, &wanted) {
             match step {
                 Step::Add(node) => self.add(node),
-                Step::Replace(node) => self.replace(node),
+                Step::Replace(node) => self.change(node, Change::Agent),
+                Step::Remake(node) => self.change(node, Change::Object),
                 Step::Ail(name, ailment) => self.ail(&name, ailment),
                 Step::Remove(name) => self.remove(&name),
             }
@@ -167,42 +200,35 @@ impl Roster {
     }
 
     fn add(&mut self, spec: NodeSpec) {
-        let name = spec.name.clone();
-        if let Some(slot) = self.slots.get_mut(&name) {
+        if let Some(slot) = self.slots.get_mut(&spec.name) {
             // It was on its way out, and comes back when it is through with that.
             slot.wanted = true;
-            slot.spec = spec;
+            let change = if slot.spec.has_same_marks(&spec) {
+                Change::Agent
+            } else {
+                Change::Object
+            };
+            self.change(spec, change);
             return;
         }
-        let slot = Slot {
-            wanted: true,
-            address: None,
-            faults: watch::channel(spec.ailment.machine).0,
-            ailment: watch::channel(spec.ailment).0,
-            member: watch::channel(None).0,
-            life: Life::Idle,
-            spec,
-        };
+        let name = spec.name.clone();
+        let slot = Slot::new(spec);
         self.seats.put(&name, slot.seat());
-        let waits = !slot.spec.ailment.stopped;
         self.slots.insert(name.clone(), slot);
-        if waits {
-            self.queue.push_back(name);
-        }
+        self.queue_up(&name);
     }
 
-    /// Its agent ends, and starts again as another.
-    fn replace(&mut self, spec: NodeSpec) {
-        let Some(slot) = self.slots.get_mut(&spec.name) else {
+    /// The node is to be another from its next start on, which comes in its turn.
+    fn change(&mut self, spec: NodeSpec, change: Change) {
+        let (name, ailment) = (spec.name.clone(), spec.ailment);
+        let Some(slot) = self.slots.get_mut(&name) else {
             return;
         };
-        let (name, ailment) = (spec.name.clone(), spec.ailment);
         slot.spec = spec;
+        slot.change = slot.change.max(change);
         self.seats.put(&name, slot.seat());
-        if let Life::Running(end) = &slot.life {
-            end.cancel();
-        }
         self.ail(&name, ailment);
+        self.queue_up(&name);
     }
 
     fn ail(&mut self, name: &str, ailment: Ailment) {
@@ -214,10 +240,7 @@ impl Roster {
         slot.faults.send_replace(ailment.machine);
         match &slot.life {
             Life::Running(end) if ailment.stopped => end.cancel(),
-            Life::Idle if !ailment.stopped && !self.queue.iter().any(|waits| waits == name) => {
-                self.queue.push_back(name.to_owned());
-            }
-            _ => {}
+            _ => self.queue_up(name),
         }
     }
 
@@ -230,7 +253,76 @@ impl Roster {
         match &slot.life {
             Life::Running(end) => end.cancel(),
             Life::Idle => self.remove_object(name),
-            Life::Removed => {}
+            Life::Removing => {}
+        }
+    }
+
+    /// Waits for its turn, if there is anything to do for it then.
+    fn queue_up(&mut self, name: &str) {
+        let Some(slot) = self.slots.get_mut(name) else {
+            return;
+        };
+        let due = match slot.life {
+            Life::Idle => slot.wanted && !slot.spec.ailment.stopped,
+            Life::Running(_) => slot.change > Change::Nothing,
+            Life::Removing => false,
+        };
+        if due && !slot.queued {
+            slot.queued = true;
+            self.queue.push_back(name.to_owned());
+        }
+    }
+
+    fn take_turn(&mut self) {
+        let Some(name) = self.queue.pop_front() else {
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(&name) else {
+            return;
+        };
+        slot.queued = false;
+        match &slot.life {
+            Life::Running(end) if slot.change > Change::Nothing => end.cancel(),
+            Life::Idle if !slot.wanted || slot.spec.ailment.stopped => {}
+            Life::Idle if slot.change == Change::Object => self.remove_object(&name),
+            Life::Idle => self.start(&name),
+            Life::Running(_) | Life::Removing => {}
+        }
+    }
+
+    fn start(&mut self, name: &str) {
+        let Some(slot) = self.slots.get_mut(name) else {
+            return;
+        };
+        if slot.address.is_none() {
+            slot.address = self.addresses.take();
+        }
+        slot.change = Change::Nothing;
+        let end = CancellationToken::new();
+        slot.life = Life::Running(end.clone());
+        let launched = Launched {
+            spec: slot.spec.clone(),
+            address: slot.address,
+            faults: slot.faults.subscribe(),
+            member: slot.member.clone(),
+            left: slot.left.clone(),
+            end,
+        };
+        let running = (self.launch)(launched);
+        self.agents.spawn(name.to_owned(), running);
+    }
+
+    fn ended(&mut self, name: &str) {
+        let Some(slot) = self.slots.get_mut(name) else {
+            return;
+        };
+        slot.life = Life::Idle;
+        // It may have ended without a word.
+        slot.member.send_replace(None);
+        if !slot.wanted || slot.change == Change::Object {
+            self.remove_object(name);
+        } else {
+            self.queue_up(name);
         }
     }
 
@@ -238,98 +330,28 @@ impl Roster {
         let Some(slot) = self.slots.get_mut(name) else {
             return;
         };
-        slot.life = Life::Removed;
-        let fleet = slot.spec.kind.labels.get(crate::spec::FLEET_LABEL);
-        let removal = Removal {
-            name: name.to_owned(),
-            fleet: fleet.cloned().unwrap_or_default(),
-            client: self.client.clone(),
-            clock: self.common.options.clock.clone(),
-        };
-        self.removals.spawn(name.to_owned(), removal.run());
+        slot.life = Life::Removing;
+        let removing = (self.remove)(name.to_owned());
+        self.removals.spawn(name.to_owned(), removing);
     }
 
     /// The object of a node is gone, and with it the node, unless it is wanted
-    /// again.
+    /// (again).
     fn removed(&mut self, name: &str) {
         let Some(slot) = self.slots.get_mut(name) else {
             return;
         };
+        slot.life = Life::Idle;
+        slot.change = Change::Nothing;
+        slot.left.send_replace(None);
         if slot.wanted {
-            slot.life = Life::Idle;
-            self.seats.put(name, slot.seat());
-            let ailment = slot.spec.ailment;
-            self.ail(name, ailment);
+            self.queue_up(name);
             return;
         }
         if let Some(address) = slot.address {
             self.addresses.give_back(address);
         }
         self.slots.remove(name);
-    }
-
-    fn start_next(&mut self) {
-        let Some(name) = self.queue.pop_front() else {
-            return;
-        };
-        let Some(slot) = self.slots.get_mut(&name) else {
-            return;
-        };
-        let idle = matches!(slot.life, Life::Idle);
-        if !slot.wanted || slot.spec.ailment.stopped || !idle {
-            return;
-        }
-        if slot.address.is_none() {
-            slot.address = self.addresses.take();
-        }
-        let end = CancellationToken::new();
-        let started = match slot.address {
-            Some(address) => {
-                let faults = slot.faults.subscribe();
-                self.common
-                    .node(&slot.spec, address, faults)
-                    .map_err(RosterError::from)
-            }
-            None => Err(RosterError::NoAddress),
-        };
-        slot.life = Life::Running(end.clone());
-        let member = slot.member.clone();
-        let clock = self.common.options.clock.clone();
-        self.agents.spawn(name, async move {
-            let (config, seams) = match started {
-                Ok(started) => started,
-                Err(error) => return failed(error, &clock, &end).await,
-            };
-            let (tell, told) = oneshot::channel();
-            let telling = async {
-                if let Ok(Running { member: seen }) = told.await {
-                    member.send_replace(seen);
-                }
-            };
-            let running = agent::run(config, seams, tell, end.clone());
-            let (outcome, ()) = tokio::join!(running, telling);
-            member.send_replace(None);
-            match outcome {
-                Ok(()) => Ok(()),
-                Err(error) => failed(error.into(), &clock, &end).await,
-            }
-        });
-    }
-
-    fn ended(&mut self, name: &str, outcome: Result<(), RosterError>) {
-        if let Err(error) = outcome {
-            warn!(node = name, err = %error, "the node has failed, and is started again");
-        }
-        let Some(slot) = self.slots.get_mut(name) else {
-            return;
-        };
-        slot.life = Life::Idle;
-        if slot.wanted {
-            let ailment = slot.spec.ailment;
-            self.ail(name, ailment);
-        } else {
-            self.remove_object(name);
-        }
     }
 
     async fn end(mut self, clock: &dyn Clock) {
@@ -342,27 +364,41 @@ impl Roster {
         if timeout(clock, FAREWELL, all).await.is_err() {
             warn!(nodes = self.agents.len(), "nodes did not end in time");
         }
+        if !self.removals.is_empty() {
+            warn!(
+                nodes = self.removals.len(),
+                "Node objects of nodes that were to go are still there; see the label {FLEET_LABEL}"
+            );
+        }
     }
 }
 
 impl Slot {
+    fn new(spec: NodeSpec) -> Self {
+        Self {
+            wanted: true,
+            queued: false,
+            change: Change::Nothing,
+            address: None,
+            faults: watch::channel(spec.ailment.machine).0,
+            ailment: watch::channel(spec.ailment).0,
+            member: watch::channel(None).0,
+            left: watch::channel(None).0,
+            life: Life::Idle,
+            spec,
+        }
+    }
+
     fn seat(&self) -> Seat {
         Seat {
             group: self.spec.group.clone(),
             zone: self.spec.zone.clone(),
             ailment: self.ailment.subscribe(),
             member: self.member.subscribe(),
+            left: self.left.subscribe(),
         }
     }
 }
 
-/// Waits before a node that has failed may start again.
-async fn failed(
-    error: RosterError,
-    clock: &SharedClock,
-    end: &CancellationToken,
-) -> Result<(), RosterError> {
-    warn!(err = %error, "a node cannot go on");
-    end.run_until_cancelled(clock.sleep(AGAIN)).await;
-    Err(error)
-}
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use agent::Member;
 use tokio::sync::watch;
@@ -17,6 +18,9 @@ pub struct Seat {
     pub ailment: watch::Receiver<Ailment>,
     /// `None`: it does not run, or has no identity yet.
     pub member: watch::Receiver<Option<Member>>,
+    /// When its last agent renewed the lease for the last time, by the clock's
+    /// uptime.
+    pub left: watch::Receiver<Option<Duration>>,
 }
 
 /// All of them, by name. Clones share them.

@@ -112,7 +112,8 @@ impl Fleet {
                 clashes.push(format!("two groups are called {:?}", group.name));
             }
         }
-        let most = self.groups.iter().map(|group| group.count).sum::<usize>();
+        let counts = self.groups.iter().map(|group| group.count);
+        let most = counts.fold(0, usize::saturating_add);
         if most > MOST_NODES {
             clashes.push(format!("{most} nodes are too many: at most {MOST_NODES}"));
             return clashes;
@@ -159,16 +160,11 @@ impl Group {
 }
 
 impl NodeSpec {
-    /// Whether only what ails it tells the two apart: then the node itself goes on.
-    pub fn is_same_node(&self, other: &Self) -> bool {
-        let Self {
-            name,
-            group,
-            zone,
-            kind,
-            ailment: _,
-        } = self;
-        *name == other.name && *group == other.group && *zone == other.zone && *kind == other.kind
+    /// Whether the two carry the same labels and taints.
+    pub fn has_same_marks(&self, other: &Self) -> bool {
+        self.zone == other.zone
+            && self.kind.labels == other.kind.labels
+            && self.kind.taints == other.kind.taints
     }
 }
 

@@ -16,13 +16,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::config::Config;
-use crate::status::{JITTER, Reconnect};
+use crate::status::{JITTER, Reconnect, is_connections_fault};
 
 const NAMESPACE: &str = "kube-node-lease";
 /// Tries per renewal, without a pause between them.
 const TRIES: usize = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LAST_PAUSE: Duration = Duration::from_secs(7);
+/// By how much of itself a pause after a failure may be shorter.
+const SPREAD: f64 = 0.5;
 
 /// Keeps the lease.
 pub struct LeaseKeeper {
@@ -69,10 +71,17 @@ impl LeaseKeeper {
         }
         let mut latest = None;
         loop {
+            let began = self.clock.uptime();
             latest = self.renew(latest).await;
             let interval = self.config.timing.renewal();
-            let pause = interval.mul_f64(1.0 + JITTER * self.clock.random());
-            self.clock.sleep(pause).await;
+            let late = self.clock.uptime().saturating_sub(began) > interval;
+            let part = if late {
+                // Whoever waited for the same server is heard of at this moment, too.
+                1.0 - SPREAD * self.clock.random()
+            } else {
+                1.0 + JITTER * self.clock.random()
+            };
+            self.clock.sleep(interval.mul_f64(part)).await;
         }
     }
 
@@ -119,7 +128,7 @@ impl LeaseKeeper {
                 }
                 continue;
             }
-            if number > 0 {
+            if number > 0 && is_connections_fault(&error) {
                 (self.reconnect)();
             }
             if number + 1 == TRIES {
@@ -147,7 +156,9 @@ impl LeaseKeeper {
                 );
             }
             last_problem = problem;
-            self.clock.sleep(pause).await;
+            // Nodes that lost their server together must not come back together.
+            let spread = pause.mul_f64(1.0 - SPREAD * self.clock.random());
+            self.clock.sleep(spread).await;
             pause = (pause * 2).min(LAST_PAUSE);
         }
     }

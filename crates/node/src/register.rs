@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::announce::Announcer;
 use crate::observe::Observer;
@@ -80,7 +80,7 @@ impl Register {
             if problem == last_problem {
                 debug!(node = name, err = problem, "the node cannot be registered");
             } else {
-                info!(
+                warn!(
                     node = name,
                     err = problem,
                     "the node cannot be registered, will try again"

@@ -68,6 +68,25 @@ enum SyncError {
     Send(kube::Error),
 }
 
+impl SyncError {
+    fn is_connections_fault(&self) -> bool {
+        match self {
+            Self::NotSeen => false,
+            Self::Read(error) | Self::Send(error) => is_connections_fault(error),
+        }
+    }
+}
+
+/// Whether other connections might do better. An answer that is about the object,
+/// or about us, would be the same on any; a server that is sick may have a healthy
+/// one beside it.
+pub(crate) fn is_connections_fault(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500 || status.code == 401,
+        _ => true,
+    }
+}
+
 /// The first phase: until the node has been ready once, or for two minutes.
 enum Phase {
     Fast { until: Duration },
@@ -177,6 +196,9 @@ impl Status {
             let node = seen.borrow_and_update().clone();
             let unready = node.is_some_and(|node| !is_ready(&node));
             if unready && self.observer.may_be_ready() {
+                // The cluster says it of many nodes at once, after an outage.
+                let clock = &self.observer.clock;
+                clock.sleep(SOONEST.mul_f64(clock.random())).await;
                 return;
             }
         }
@@ -205,7 +227,7 @@ impl Status {
                 return;
             };
             debug!(node, attempt = number + 1, err = %error, "the status could not be kept");
-            if number > 0 {
+            if number > 0 && error.is_connections_fault() {
                 (self.reconnect)();
             }
             let problem = error.to_string();

@@ -15,7 +15,7 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource};
 use seams::{SharedClock, timeout};
 use serde::de::DeserializeOwned;
-use tracing::{debug, info};
+use tracing::{debug, warn};
 
 pub use nodes::Nodes;
 pub use own_node::OwnNode;
@@ -103,7 +103,7 @@ impl<'a, K: Followed, T: Told<K>> Following<'a, K, T> {
                 if last_problem.as_ref() == Some(err) {
                     debug!(%kind, which, err, "objects cannot be followed");
                 } else {
-                    info!(%kind, which, err, "objects cannot be followed, will try again");
+                    warn!(%kind, which, err, "objects cannot be followed, will try again");
                 }
             }
             last_problem = problem;

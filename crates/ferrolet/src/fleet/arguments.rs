@@ -18,9 +18,12 @@ const EXAMPLES: &str = "Examples:
   ferrolet fleet --nodes 50 --capacity cpu=4,memory=16Gi,pods=110 --zones a,b,c
   ferrolet fleet --config fleet.yaml --metrics-bind 127.0.0.1:9090
 
-With shared identity the kubeconfig's user must be allowed to make nodes, leases,
-CSINodes and events; with an identity per node, to make bootstrap tokens (see
-`ferrolet rbac bootstrap`). The nodes run no pods yet: keep them away with a taint.";
+The kubeconfig's user must be allowed to get, list, watch and delete nodes, and to list
+and watch pods. With shared identity also to create nodes, patch nodes/status, get, create
+and update leases, get and create csinodes, create and patch events; with an identity per
+node, to create and delete secrets (bootstrap tokens; see `ferrolet rbac bootstrap`).
+A fleet is known by its name: run one process for each. The nodes run no pods yet: keep
+them away with --taints.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -62,7 +65,7 @@ pub(crate) struct Arguments {
     /// Where nodes with an identity of their own keep it [default: a directory that is removed at the end]
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) state_dir: Option<PathBuf>,
-    /// What they ask for it with [default: with a token that is made and deleted at the end]
+    /// What they ask for it with [default: a token that is made for a day, and deleted at the end]
     #[arg(long, value_name = "FILE")]
     pub(super) bootstrap_kubeconfig: Option<PathBuf>,
     /// A configuration of the kubelet, for every node
@@ -71,8 +74,8 @@ pub(crate) struct Arguments {
     /// How many nodes are started in a second
     #[arg(long, value_name = "NUMBER", default_value_t = 50.0, value_parser = rate)]
     pub(super) ramp: f64,
-    /// With shared identity: how many requests in a second all nodes together may make, heartbeats
-    /// not counted
+    /// With shared identity: how many requests in a second all nodes together may make; heartbeats
+    /// are not counted, and events have a rate like this of their own
     #[arg(long, value_name = "NUMBER", default_value_t = 200.0, value_parser = rate)]
     pub(super) qps: f64,
     /// End after this time, with a report [default: run until told to end]
@@ -112,7 +115,8 @@ impl Arguments {
     /// The fleet as it is wanted at first.
     pub(super) fn fleet(&self) -> Result<Fleet, Failure> {
         if let Some(path) = &self.config {
-            return read(path);
+            let fleet = text(path).and_then(|text| parsed(path, &text));
+            return fleet.map_err(Failure::Failed);
         }
         let file = FleetFile::of_one_group(self.name.clone(), self.group()?);
         file.fleet().map_err(Failure::usage)
@@ -133,13 +137,15 @@ impl Arguments {
     }
 }
 
-/// The fleet that a file describes.
-pub(super) fn read(path: &Path) -> Result<Fleet, Failure> {
-    let wrong =
-        |cause: &dyn std::fmt::Display| Failure::Failed(format!("{}: {cause}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    let file = FleetFile::read(&text).map_err(|error| wrong(&error))?;
-    file.fleet().map_err(|error| wrong(&error))
+/// What a Fleet file says.
+pub(super) fn text(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The fleet that it describes.
+pub(super) fn parsed(path: &Path, text: &str) -> Result<Fleet, String> {
+    let fleet = FleetFile::read(text).and_then(FleetFile::fleet);
+    fleet.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

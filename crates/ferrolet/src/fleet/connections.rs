@@ -1,7 +1,7 @@
 //! How the nodes of a fleet reach the cluster: all as one, or each as itself.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +18,15 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use node::Clients;
 use seams::SharedClock;
+use tempfile::TempDir;
 
 use super::arguments::{Arguments, Identity};
 use crate::cluster_access::ClusterAccess;
 use crate::kubelet::{say, working_directory};
 use crate::output::Failure;
+
+/// For one request.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many names are listed where there may be thousands.
 const NAMED: usize = 3;
@@ -36,7 +40,7 @@ pub(super) struct Joined {
     pub(super) connections: Connections,
     /// Made for this run.
     token: Option<(Client, TokenId)>,
-    directory: Option<PathBuf>,
+    _directory: Option<TempDir>,
 }
 
 impl Joined {
@@ -48,20 +52,15 @@ impl Joined {
         }
     }
 
-    /// Removes what was made for this run.
-    pub(super) async fn leave(self) {
-        if let Some((client, id)) = &self.token
+    /// Removes what was made for this run; the directory goes by itself.
+    pub(super) async fn leave(&mut self) {
+        if let Some((client, id)) = &self.token.take()
             && let Err(error) = delete(client, id).await
         {
             say(&format!(
                 "warning: bootstrap token {} stays: {error}",
                 id.as_str()
             ));
-        }
-        if let Some(directory) = &self.directory
-            && let Err(error) = std::fs::remove_dir_all(directory)
-        {
-            say(&format!("warning: {} stays: {error}", directory.display()));
         }
     }
 }
@@ -101,12 +100,7 @@ fn shared(
         Some(timing.update.min(timing.lease)),
         true,
     );
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the command line allows no other"
-    )]
-    let limits = Limits::from_settings(arguments.qps, arguments.qps.ceil() as u32);
+    let limits = limits(arguments);
     let requests = lane("requests", limits, None, false).client("default");
     let clients = Clients {
         requests: requests.clone(),
@@ -120,8 +114,29 @@ fn shared(
     Joined {
         connections: Connections::Shared(Box::new(shared)),
         token: None,
-        directory: None,
+        _directory: None,
     }
+}
+
+/// For looks at single nodes and for their removal: as slow as everything else
+/// that is not a heartbeat.
+pub(super) fn limited(arguments: &Arguments, access: &ClusterAccess) -> Client {
+    let lane = access.lane(LaneOptions {
+        name: "roster",
+        limits: limits(arguments),
+        timeout: Some(PATIENCE),
+        own_connections: false,
+    });
+    lane.client("default")
+}
+
+fn limits(arguments: &Arguments) -> Option<Limits> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the command line allows no other"
+    )]
+    Limits::from_settings(arguments.qps, arguments.qps.ceil() as u32)
 }
 
 /// `work`, but not again soon after.
@@ -149,13 +164,18 @@ async fn per_node(
 ) -> Result<Joined, Failure> {
     let here = working_directory();
     let (state, directory) = if let Some(path) = &arguments.state_dir {
-        (here.join(path), None)
+        let path = here.join(path);
+        private_directory(&path)?;
+        (path, None)
     } else {
-        let name = format!("ferrolet-fleet-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        (path.clone(), Some(path))
+        let made = tempfile::Builder::new().prefix("ferrolet-fleet-").tempdir();
+        let made = made.map_err(|error| {
+            Failure::Failed(format!(
+                "no directory can be made for the nodes' keys: {error}; give one with --state-dir"
+            ))
+        })?;
+        (made.path().to_owned(), Some(made))
     };
-    private_directory(&state)?;
     let (bootstrap_kubeconfig, token) = if let Some(path) = &arguments.bootstrap_kubeconfig {
         (here.join(path), None)
     } else {
@@ -170,7 +190,7 @@ async fn per_node(
             zone: TimeZone::system(),
         },
         token,
-        directory,
+        _directory: directory,
     })
 }
 
@@ -195,9 +215,10 @@ async fn make_token(access: &ClusterAccess, fleet: &str, path: &Path) -> Result<
         description: format!("for the nodes of fleet {fleet}"),
         ..TokenSpec::default()
     };
-    create(&access.client, &token, &spec, access.now()).await?;
+    // Everything that can fail here goes before the token that would be left.
     let text = kubeconfig::bootstrap(&access.endpoint()?, &access.cluster_name, &token)?;
     text.write(path)?;
+    create(&access.client, &token, &spec, access.now()).await?;
     Ok(token.id().clone())
 }
 

@@ -1,6 +1,6 @@
 //! Follows the Fleet file: what it says is wanted from the moment it says it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use seams::SharedClock;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::arguments::read;
-use crate::output::Failure;
+use super::arguments::{parsed, text};
 
 /// Looked at and not waited for: it may be a mounted `ConfigMap`, or lie on a file
 /// system that tells of no changes.
@@ -24,28 +23,53 @@ pub(super) async fn file(
 ) {
     let Some(path) = path else {
         // Held, so that those who follow do not see an end.
-        return wanting.closed().await;
+        return std::future::pending().await;
     };
-    let mut last_problem = None;
+    let mut settling = Settling::default();
     loop {
         clock.sleep(LOOK).await;
-        let problem = match read(&path) {
-            Ok(fleet) => take(&wanting, fleet).err(),
-            Err(Failure::Failed(cause) | Failure::Usage(cause)) => Some(cause),
-            Err(_) => None,
+        let Some(text) = settling.look(text(&path)) else {
+            continue;
         };
-        if let Some(err) = problem.as_ref().filter(|_| problem != last_problem) {
+        let taken = text
+            .and_then(|text| parsed(&path, &text))
+            .and_then(|fleet| take(&path, &wanting, fleet));
+        if let Err(err) = taken {
             warn!(err, "the fleet stays as it was");
         }
-        last_problem = problem;
     }
 }
 
-fn take(wanting: &watch::Sender<Arc<Fleet>>, fleet: Fleet) -> Result<(), String> {
+/// Waits until the file is the same at two looks: an editor may be in the middle
+/// of it, and half a file is often a whole one with fewer nodes.
+#[derive(Default)]
+struct Settling {
+    seen: Option<Result<String, String>>,
+    settled: bool,
+}
+
+impl Settling {
+    /// The text, or why there is none, once for each that stays.
+    fn look(&mut self, now: Result<String, String>) -> Option<Result<String, String>> {
+        if self.seen.as_ref() != Some(&now) {
+            self.seen = Some(now);
+            self.settled = false;
+            return None;
+        }
+        if self.settled {
+            return None;
+        }
+        self.settled = true;
+        self.seen.clone()
+    }
+}
+
+fn take(path: &Path, wanting: &watch::Sender<Arc<Fleet>>, fleet: Fleet) -> Result<(), String> {
     let now = wanting.borrow().name.clone();
     if now != fleet.name {
         return Err(format!(
-            "metadata.name cannot change from {now} to {} while the fleet runs",
+            "{}: metadata.name cannot change from {now} to {} while the fleet runs",
+            path.display(),
             fleet.name
         ));
     }
@@ -57,4 +81,30 @@ fn take(wanting: &watch::Sender<Arc<Fleet>>, fleet: Fleet) -> Result<(), String>
         new
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_counts_when_it_is_the_same_at_two_looks() {
+        let mut settling = Settling::default();
+        let whole = || Ok("count: 200".to_owned());
+        let half = || Ok("count: 2".to_owned());
+        let gone = || Err("no such file".to_owned());
+        for (look, taken) in [
+            (whole(), None),
+            (whole(), Some(whole())),
+            (whole(), None),
+            (half(), None),
+            (whole(), None),
+            (whole(), Some(whole())),
+            (gone(), None),
+            (gone(), Some(gone())),
+            (gone(), None),
+        ] {
+            assert_eq!(settling.look(look.clone()), taken, "{look:?}");
+        }
+    }
 }

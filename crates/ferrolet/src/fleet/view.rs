@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use fleet::figures::is_ready;
 use fleet::report::{Sample, bytes, latency};
 use fleet::seat::Seats;
 
@@ -64,8 +65,10 @@ fn places(seats: &Seats) -> Places {
             .or_default();
         place.nodes += 1;
         let member = seat.member.borrow();
-        let ready = member.as_ref().is_some_and(|member| *member.ready.borrow());
-        place.ready += usize::from(ready);
+        let node = member
+            .as_ref()
+            .and_then(|member| member.own_node.borrow().clone());
+        place.ready += usize::from(node.as_deref().is_some_and(is_ready));
         place.ailing += usize::from(*seat.ailment.borrow() != fleet::spec::Ailment::default());
     }
     places
@@ -164,6 +167,7 @@ mod tests {
                 nodes: 1000,
                 registered: 999,
                 ready: 998,
+                well_and_ready: 998,
                 ailing: 1,
                 late_leases: 2,
                 oldest_lease: Some(OldestLease {

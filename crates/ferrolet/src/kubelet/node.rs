@@ -45,7 +45,7 @@ const LEFT_BEHIND: Duration = Duration::from_millis(100);
 const SAME_WISH: Duration = Duration::from_secs(1);
 
 /// Somebody is in a hurry.
-async fn second_signal() {
+pub(crate) async fn second_signal() {
     tokio::time::sleep(SAME_WISH).await;
     let streams = signal(SignalKind::terminate()).and_then(|terminate| {
         let interrupt = signal(SignalKind::interrupt())?;

@@ -95,16 +95,17 @@ fn a_fault_is_for_its_zones_and_the_first_that_fits_counts() {
 }
 
 #[test]
-fn a_node_stays_the_same_when_only_its_health_changes() {
+fn marks_are_what_an_object_is_made_with() {
     let group = |more: &str| {
         let fleet = read(&format!("\n- {{name: g, count: 1{more}}}\n")).unwrap();
         fleet.nodes().next().unwrap()
     };
     let node = group("");
-    assert!(node.is_same_node(&group(", faults: [{stopped: true}]")));
-    assert!(!node.is_same_node(&group(", capacity: {cpu: 1}")));
-    assert!(!node.is_same_node(&group(", zones: [a]")));
-    assert!(!node.is_same_node(&group(", labels: {a: b}")));
+    assert!(node.has_same_marks(&group(", faults: [{stopped: true}]")));
+    assert!(node.has_same_marks(&group(", capacity: {cpu: 1}")));
+    assert!(!node.has_same_marks(&group(", zones: [a]")));
+    assert!(!node.has_same_marks(&group(", labels: {a: b}")));
+    assert!(!node.has_same_marks(&group(", taints: ['a:NoSchedule']")));
 }
 
 #[test]
@@ -146,6 +147,14 @@ fn groups_do_not_share_names() {
             "groups \"a\" and \"b\" both have a node n0",
         ),
         ("\n- {name: g, count: 9999999}\n", "too many"),
+        (
+            "\n- {name: g, count: 18446744073709551615}\n- {name: h, count: 2}\n",
+            "too many",
+        ),
+        (
+            "\n- {name: g, count: 1, namePattern: 'a-name-of-which-a-label-is-made-and-that-is-longer-than-one-{}'}\n",
+            "63",
+        ),
     ] {
         let error = read(groups).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

@@ -130,7 +130,13 @@ async fn a_lease_that_cannot_be_had_is_asked_for_ever_more_seldom() {
     let gets = bench.api.calls(&Method::GET, LEASE);
     let times: Vec<u128> = gets.iter().map(|call| call.at.as_millis()).collect();
     let pauses: Vec<u128> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert_eq!(pauses, [200, 400, 800, 1600, 3200, 6400, 7000, 7000]);
+    let longest = [200, 400, 800, 1600, 3200, 6400, 7000, 7000];
+    assert_eq!(pauses.len(), longest.len());
+    for (pause, longest) in pauses.iter().zip(longest) {
+        // Up to half of it shorter, so that nodes do not come back in step.
+        let spread = longest / 2..=longest;
+        assert!(spread.contains(pause), "{pauses:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
