@@ -180,7 +180,7 @@ impl Running {
         Ok(serde_json::from_str(last)?)
     }
 
-    /// The most requests in a second, until this time of the fleet's and after it.
+    /// The most requests that were answered in a second, until this time of the fleet's and after it.
     pub(crate) fn peaks(&self, time: f64) -> Result<(u64, u64)> {
         let (mut before, mut after) = (0, 0);
         let out = fs::read_to_string(&self.out)?;
@@ -188,7 +188,8 @@ impl Running {
         let whole = out.rsplit_once('\n').map_or("", |(whole, _)| whole);
         for line in whole.lines() {
             let figures: Value = serde_json::from_str(line)?;
-            let requests = figures["requests"].as_u64().context("no requests")?;
+            let count = |key: &str| figures[key].as_u64().context("no requests");
+            let requests = count("requests")? - count("unanswered")?;
             let elapsed = figures["elapsed"].as_f64().context("no time")?;
             let peak = if elapsed <= time {
                 &mut before

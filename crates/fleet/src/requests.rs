@@ -7,6 +7,8 @@ use prometheus::Registry;
 use prometheus::proto::MetricFamily;
 use serde::Serialize;
 
+/// The transport's word for it.
+const NO_ANSWER: &str = "<error>";
 const REQUESTS: &str = "rest_client_requests_total";
 const DURATION: &str = "rest_client_request_duration_seconds";
 
@@ -23,6 +25,8 @@ pub struct Counted {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Requests {
     pub requests: u64,
+    /// Of them, those that no server answered.
+    pub unanswered: u64,
     /// Answered by neither 2xx nor 3xx, nor by a 404 or 409, which are part of
     /// a node's life.
     pub failed: u64,
@@ -94,6 +98,7 @@ impl Counted {
             .collect();
         Requests {
             requests: fresh.clone().map(|(_, count)| count).sum(),
+            unanswered: more(NO_ANSWER, self.by_code.get(NO_ANSWER).copied().unwrap_or(0)),
             failed: failed.map(|(_, count)| count).sum(),
             median: quantile(&durations, 0.5),
             ninety_ninth: quantile(&durations, 0.99),
@@ -168,7 +173,10 @@ mod tests {
         let now = Counted::read(&registry);
         assert_eq!(now.total(), 104);
         let since = now.since(&before);
-        assert_eq!((since.requests, since.failed), (103, 2));
+        assert_eq!(
+            (since.requests, since.failed, since.unanswered),
+            (103, 2, 1)
+        );
         let median = since.median.unwrap();
         assert!((0.1..0.11).contains(&median), "{median}");
         let most = since.ninety_ninth.unwrap();
