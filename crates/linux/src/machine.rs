@@ -20,6 +20,9 @@ const SYSTEM_UUIDS: [&str; 4] = [
     "/etc/machine-id",
 ];
 
+/// A machine with version 2 alone has it at the root of its tree.
+const UNIFIED: &str = "/sys/fs/cgroup/cgroup.controllers";
+
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 const OS_RELEASES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
@@ -45,6 +48,7 @@ pub(crate) fn look(files: &Files) -> Result<MachineFacts, HostError> {
             .parsed(MEMORY, &memory, |text| kibibytes(text, "SwapTotal"))?
             .unwrap_or(0),
         huge_pages: huge_pages::look(files)?,
+        cgroup_v1: !files.path(UNIFIED).exists(),
     })
 }
 
@@ -142,6 +146,9 @@ mod tests {
         assert_eq!(facts.cpus, 1);
         assert_eq!((facts.memory, facts.swap), (2048 * 1024, 4096));
         assert_eq!(facts.huge_pages.len(), 1);
+        assert!(facts.cgroup_v1);
+        put(root.path(), "sys/fs/cgroup/cgroup.controllers", "cpu\n");
+        assert!(!look(&files_of(&root)).unwrap().cgroup_v1);
         assert!(!facts.hostname.is_empty() && !facts.kernel_release.is_empty());
     }
 

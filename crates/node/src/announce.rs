@@ -9,9 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use api::events::Severity;
 use k8s_openapi::api::core::v1::Node;
 
+use seams::host::MachineFacts;
+
 use crate::conditions::Transition;
 use crate::recorder::{Recorder, about_node};
 use crate::update::Updated;
+
+/// Upstream's words, by which tools know it.
+const CGROUP_V1: &str = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
 
 #[derive(Debug)]
 pub(crate) struct Announcer {
@@ -39,8 +44,11 @@ impl Announcer {
         }
     }
 
-    pub(crate) fn starting(&self) {
+    pub(crate) fn starting(&self, machine: Option<&MachineFacts>) {
         self.record(Severity::Normal, "Starting", "Starting kubelet.".to_owned());
+        if machine.is_some_and(|machine| machine.cgroup_v1) {
+            self.record(Severity::Warning, "CgroupV1", CGROUP_V1.to_owned());
+        }
     }
 
     /// Tells what is new in an object that was brought up to date.

@@ -57,7 +57,8 @@ impl Register {
     }
 
     async fn register(&self) {
-        self.announcer.starting();
+        let machine = self.observer.host.machine().ok();
+        self.announcer.starting(machine.as_ref());
         self.observer.first_probe().await;
         let config = &self.observer.config;
         let name = &config.identity.node_name;

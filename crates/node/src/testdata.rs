@@ -43,6 +43,7 @@ pub(crate) fn machine() -> MachineFacts {
         memory: 24_684_100 * 1024,
         swap: 0,
         huge_pages: vec![pages(2 << 20), pages(1 << 30)],
+        cgroup_v1: true,
     }
 }
 

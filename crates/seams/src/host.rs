@@ -54,6 +54,8 @@ pub struct MachineFacts {
     pub swap: u64,
     /// One entry per supported size, zero pages included, smallest size first.
     pub huge_pages: Vec<HugePages>,
+    /// Its control groups are of version 1, or of both.
+    pub cgroup_v1: bool,
 }
 
 /// The huge pages of one size.

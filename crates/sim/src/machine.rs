@@ -113,6 +113,7 @@ impl Host for Machine {
             memory: shape.memory,
             swap: 0,
             huge_pages: Vec::new(),
+            cgroup_v1: false,
         })
     }
 

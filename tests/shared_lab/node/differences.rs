@@ -67,10 +67,6 @@ const ALLOWED: &[Allowed] = &[
         "events.NodeNotReady.*",
         "upstream's first words may come before it has asked its runtime; ours wait for the answer",
     ),
-    upstream_only(
-        "events.CgroupV1.*",
-        "said by the part that looks after cgroups, which we have not yet",
-    ),
 ];
 
 /// Why this path may differ in this way, if it may.

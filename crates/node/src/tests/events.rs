@@ -23,6 +23,7 @@ async fn a_start_is_told_in_events_each_once() {
         reasons(&bench),
         [
             "Starting",
+            "CgroupV1",
             "NodeHasSufficientMemory",
             "NodeHasNoDiskPressure",
             "NodeHasSufficientPID",
