@@ -1,0 +1,314 @@
+//! Who may use an image that is on the machine already: a record of each image
+//! that was pulled here, with the credentials that it was pulled with.
+//!
+//! An intent is written before a pull and removed after it, so that an image that
+//! arrived while the agent died is not taken for one that was always there. The
+//! files are the kubelet's, by name and content: either goes on with the other's.
+
+mod format;
+mod shelf;
+mod verify;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use thiserror::Error;
+
+use crate::credentials::{Credential, Source};
+use crate::reference::{self, BadReference, Reference};
+use format::FormatError;
+use shelf::Shelf;
+
+pub use format::{PullCredentials, PulledRecord, PulledSecret, PulledServiceAccount};
+pub use shelf::ShelfError;
+pub use verify::{Allowlist, Known, Verdict, Verification, must_pull_again};
+
+/// A record that could not be kept or read.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    #[error(transparent)]
+    Shelf(#[from] ShelfError),
+    #[error("the record of {of:?} cannot be read: {cause}; remove {file} to have it made anew")]
+    Content {
+        of: String,
+        file: String,
+        cause: FormatError,
+    },
+    #[error(transparent)]
+    Name(#[from] BadReference),
+}
+
+/// The records of one node.
+#[derive(Debug)]
+pub struct Records {
+    // Held while one small file is read or replaced, so that nobody decides upon
+    // half of a change. Pulls are rare, and nothing is awaited under it.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    pulling: Shelf,
+    pulled: Shelf,
+    /// Pulls under way by image, as pods name it.
+    under_way: HashMap<String, u32>,
+}
+
+impl Records {
+    /// Below the node's root directory.
+    pub fn on_disk(root: &Path) -> Result<Self, RecordError> {
+        let directory = root.join("image_manager");
+        let pulling = Shelf::on_disk(directory.join("pulling"))?;
+        let pulled = Shelf::on_disk(directory.join("pulled"))?;
+        Ok(Self::of(pulling, pulled))
+    }
+
+    /// Of a node that has no disk.
+    pub fn in_memory() -> Self {
+        Self::of(Shelf::in_memory(), Shelf::in_memory())
+    }
+
+    fn of(pulling: Shelf, pulled: Shelf) -> Self {
+        let state = State {
+            pulling,
+            pulled,
+            under_way: HashMap::new(),
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Says that `image` is about to be pulled.
+    pub fn intend(self: &Arc<Self>, image: &str) -> Result<Intent, RecordError> {
+        let mut state = self.state();
+        state.pulling.put(image, &format::intent(image))?;
+        *state.under_way.entry(image.to_owned()).or_default() += 1;
+        Ok(Intent {
+            records: Arc::clone(self),
+            image: image.to_owned(),
+            end: End::NeverBegun,
+        })
+    }
+
+    /// What is known of an image that the machine has.
+    pub fn known(&self, image: &str, image_ref: &str) -> Result<Known, RecordError> {
+        let state = self.state();
+        if let Some(record) = state.record(image_ref)? {
+            return Ok(Known::Pulled(record));
+        }
+        // What is under way has a file too, but in memory it is found sooner.
+        let intended = state.under_way.contains_key(image) || state.has_intent(image)?;
+        Ok(if intended {
+            Known::Intended
+        } else {
+            Known::Nothing
+        })
+    }
+
+    /// Adds to the record that pods with `credential` may use the image; without
+    /// one, that everybody may.
+    pub fn add(
+        &self,
+        image: &str,
+        image_ref: &str,
+        credential: Option<&Credential>,
+        now: SystemTime,
+    ) -> Result<(), RecordError> {
+        let credentials = credential.map_or_else(PullCredentials::everybody, pulled_with);
+        self.write(image, image_ref, Some(credentials), now)
+    }
+
+    /// Adds a secret that was seen to be as good as one that is recorded.
+    pub fn learn(
+        &self,
+        image: &str,
+        image_ref: &str,
+        secret: PulledSecret,
+        now: SystemTime,
+    ) -> Result<(), RecordError> {
+        let credentials = PullCredentials::of_secret(secret);
+        self.write(image, image_ref, Some(credentials), now)
+    }
+
+    /// Intents that an earlier run left behind: pulls whose end nobody saw.
+    pub fn left_behind(&self) -> Result<Vec<String>, RecordError> {
+        let state = self.state();
+        let mut images = Vec::new();
+        for (file, content) in state.pulling.all()? {
+            match format::read_intent(&content) {
+                Ok(image) => images.push(image),
+                Err(error) => tracing::warn!(file, %error, "pull intent passed over"),
+            }
+        }
+        images.retain(|image| !state.under_way.contains_key(image));
+        Ok(images)
+    }
+
+    /// An intent whose image has arrived after all: it counts as pulled here, and
+    /// whoever wants to use it has to show that they may.
+    pub fn adopt(&self, image: &str, image_ref: &str, now: SystemTime) -> Result<(), RecordError> {
+        self.write(image, image_ref, None, now)?;
+        Ok(self.state().pulling.remove(image)?)
+    }
+
+    fn write(
+        &self,
+        image: &str,
+        image_ref: &str,
+        credentials: Option<PullCredentials>,
+        now: SystemTime,
+    ) -> Result<(), RecordError> {
+        let name = reference::without_tag(image)?;
+        let mut state = self.state();
+        let record = state.record(image_ref).unwrap_or_else(|error| {
+            tracing::warn!(%error, "record of a pulled image made anew");
+            None
+        });
+        let mut record = record.unwrap_or_default();
+        let is_new = record.image_ref.is_empty();
+        image_ref.clone_into(&mut record.image_ref);
+        let changed = credentials.is_some_and(|it| record.merge(name, it));
+        if !changed && !is_new {
+            return Ok(());
+        }
+        record.last_updated = in_seconds(now);
+        let content = format::pulled(&record);
+        Ok(state.pulled.put(image_ref, &content)?)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn record(&self, image_ref: &str) -> Result<Option<PulledRecord>, RecordError> {
+        let Some(content) = self.pulled.get(image_ref)? else {
+            return Ok(None);
+        };
+        let record = format::read_pulled(&content).map_err(|cause| RecordError::Content {
+            of: image_ref.to_owned(),
+            file: self.pulled.name_of(image_ref),
+            cause,
+        })?;
+        Ok(Some(record).filter(|record| record.image_ref == image_ref))
+    }
+
+    fn has_intent(&self, image: &str) -> Result<bool, RecordError> {
+        let Some(content) = self.pulling.get(image)? else {
+            return Ok(false);
+        };
+        let intended = format::read_intent(&content).map_err(|cause| RecordError::Content {
+            of: image.to_owned(),
+            file: self.pulling.name_of(image),
+            cause,
+        })?;
+        Ok(intended == image)
+    }
+}
+
+/// A pull that is under way. Dropped, it ends as it was last said to.
+#[derive(Debug)]
+pub struct Intent {
+    records: Arc<Records>,
+    image: String,
+    end: End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    NeverBegun,
+    /// The runtime was asked, and may have it or get it yet.
+    Unseen,
+    Seen,
+}
+
+impl Intent {
+    /// The runtime is asked now. From here on, being dropped is like a crash: the
+    /// intent stays, and the image is not taken for one that was always there.
+    pub fn begun(&mut self) {
+        self.end = End::Unseen;
+    }
+
+    /// The pull has failed.
+    pub fn failed(mut self) {
+        self.end = End::Seen;
+    }
+
+    /// The image is here. If that cannot be recorded, the intent stays for the same
+    /// reason.
+    pub fn pulled(
+        mut self,
+        image_ref: &str,
+        credential: Option<&Credential>,
+        now: SystemTime,
+    ) -> Result<(), RecordError> {
+        self.records.add(&self.image, image_ref, credential, now)?;
+        self.end = End::Seen;
+        Ok(())
+    }
+}
+
+impl Drop for Intent {
+    fn drop(&mut self) {
+        let mut state = self.records.state();
+        if let Some(count) = state.under_way.get_mut(&self.image) {
+            *count -= 1;
+            if *count > 0 {
+                return;
+            }
+            state.under_way.remove(&self.image);
+        }
+        if self.end == End::Unseen {
+            return;
+        }
+        if let Err(error) = state.pulling.remove(&self.image) {
+            tracing::warn!(image = self.image, %error, "pull intent not removed");
+        }
+    }
+}
+
+/// Whether an intent for `intended` is about an image that a runtime lists under
+/// `listed` names. (Upstream compares texts, so that an intent for `busybox` is
+/// never found among full names.)
+pub fn is_listed(intended: &str, listed: &[String]) -> bool {
+    let full = Reference::parse(intended).map(|it| it.to_string()).ok();
+    let is_it = |name: &String| name == intended || Some(name) == full.as_ref();
+    listed.iter().any(is_it)
+}
+
+/// What a pod shows: its secrets, of all that was found for an image.
+pub fn shown<'a>(credentials: impl IntoIterator<Item = &'a Credential>) -> Vec<PulledSecret> {
+    let secrets = credentials.into_iter().filter_map(|credential| {
+        let Source::Secret(name) = &credential.source else {
+            return None;
+        };
+        Some(PulledSecret {
+            uid: name.uid.clone(),
+            namespace: name.namespace.clone(),
+            name: name.name.clone(),
+            credential_hash: credential.login.hash(),
+        })
+    });
+    secrets.collect()
+}
+
+fn pulled_with(credential: &Credential) -> PullCredentials {
+    match shown([credential]).pop() {
+        Some(secret) => PullCredentials::of_secret(secret),
+        None => PullCredentials::everybody(),
+    }
+}
+
+/// The API's times have no fractions. A clock before year one has no time here.
+fn in_seconds(now: SystemTime) -> Option<Timestamp> {
+    let now = Timestamp::try_from(now).ok()?;
+    Timestamp::from_second(now.as_second()).ok()
+}
+
+#[cfg(test)]
+mod tests;

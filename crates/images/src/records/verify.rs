@@ -1,0 +1,251 @@
+//! Whether a pod has to show a registry that it may use an image, though the
+//! machine has it: `imagePullCredentialsVerificationPolicy`.
+
+use super::format::{PullCredentials, PulledRecord, PulledSecret};
+use crate::reference;
+
+/// So many secrets of one image are recorded in passing; those beyond have to
+/// pull.
+const MOST_LEARNED: usize = 100;
+
+/// For which images a pod has to show its credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verification {
+    NeverVerify,
+    /// All but those that were not pulled here.
+    NeverVerifyPreloadedImages,
+    /// All but those that are listed.
+    NeverVerifyAllowlistedImages(Allowlist),
+    AlwaysVerify,
+}
+
+/// Names without tag and digest, and beginnings of names that end in a slash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowlist {
+    names: Vec<String>,
+    prefixes: Vec<String>,
+}
+
+impl Allowlist {
+    /// The patterns as configured: `r.io/app` or `r.io/team/*`. What the
+    /// configuration's validation lets pass and is neither, is for no image.
+    pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut list = Self::default();
+        for pattern in patterns {
+            match pattern.strip_suffix('*') {
+                Some(prefix) if prefix.ends_with('/') => list.prefixes.push(prefix.to_owned()),
+                _ => list.names.push(pattern.to_owned()),
+            }
+        }
+        list
+    }
+
+    fn has(&self, image: &str) -> bool {
+        let name = reference::without_tag(image).unwrap_or(image);
+        self.names.iter().any(|it| it == name)
+            || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
+    }
+}
+
+impl Verification {
+    /// `pulled_here`: not put on the machine by somebody else.
+    fn is_needed(&self, image: &str, pulled_here: bool) -> bool {
+        match self {
+            Self::NeverVerify => false,
+            Self::NeverVerifyPreloadedImages => pulled_here,
+            Self::NeverVerifyAllowlistedImages(list) => !list.has(image),
+            Self::AlwaysVerify => true,
+        }
+    }
+}
+
+/// What is known of an image that is on the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It was not pulled here.
+    Nothing,
+    /// A pull was begun, and its end is not recorded.
+    Intended,
+    Pulled(PulledRecord),
+}
+
+/// Whether the pod may use what is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Use,
+    /// It may, and this secret should be recorded: it is as good as one that is.
+    UseAndLearn(PulledSecret),
+    PullAgain,
+}
+
+/// Decides it for `image` as the pod names it. `show` says which secrets the pod
+/// has for it, and is asked only where that matters: one that cannot be read is
+/// no hindrance where none is needed.
+pub fn must_pull_again<E>(
+    verification: &Verification,
+    image: &str,
+    known: &Known,
+    show: impl FnOnce() -> Result<Vec<PulledSecret>, E>,
+) -> Result<Verdict, E> {
+    if !verification.is_needed(image, *known != Known::Nothing) {
+        return Ok(Verdict::Use);
+    }
+    let Known::Pulled(record) = known else {
+        return Ok(Verdict::PullAgain);
+    };
+    let name = reference::without_tag(image).ok();
+    let Some(held) = name.and_then(|name| record.credentials.get(name)) else {
+        return Ok(Verdict::PullAgain);
+    };
+    if held.node_pods_accessible {
+        return Ok(Verdict::Use);
+    }
+    if held.kubernetes_secrets.is_empty() {
+        return Ok(Verdict::PullAgain);
+    }
+    Ok(compare(held, show()?))
+}
+
+/// A login that was good is good in any secret; and a secret that was good is
+/// good with a new login.
+fn compare(held: &PullCredentials, shown: Vec<PulledSecret>) -> Verdict {
+    let room = held.kubernetes_secrets.len() < MOST_LEARNED;
+    for secret in shown {
+        for known in &held.kubernetes_secrets {
+            let same_login = !known.credential_hash.is_empty()
+                && known.credential_hash == secret.credential_hash;
+            match (same_login, known.is_same_secret(&secret)) {
+                (true, false) | (false, true) if room => return Verdict::UseAndLearn(secret),
+                (true, _) => return Verdict::Use,
+                (false, _) => {}
+            }
+        }
+    }
+    Verdict::PullAgain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(name: &str, hash: &str) -> PulledSecret {
+        PulledSecret {
+            uid: format!("uid-{name}"),
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+            credential_hash: hash.to_owned(),
+        }
+    }
+
+    fn pulled(credentials: PullCredentials) -> Known {
+        let mut record = PulledRecord::default();
+        record.merge("r.io/app", credentials);
+        Known::Pulled(record)
+    }
+
+    fn verdict(verification: &Verification, known: &Known, shown: &[PulledSecret]) -> Verdict {
+        let show = || Ok::<_, ()>(shown.to_vec());
+        must_pull_again(verification, "r.io/app:1", known, show).unwrap()
+    }
+
+    #[test]
+    fn the_policy_says_whose_images_are_looked_at() {
+        let listed =
+            |pattern: &str| Verification::NeverVerifyAllowlistedImages(Allowlist::new([pattern]));
+        let here = pulled(PullCredentials::of_secret(secret("a", "1")));
+        let (used, again) = (Verdict::Use, Verdict::PullAgain);
+        let preloaded = Verification::NeverVerifyPreloadedImages;
+        for (verification, known, expected) in [
+            (Verification::NeverVerify, &here, &used),
+            (preloaded.clone(), &Known::Nothing, &used),
+            (preloaded.clone(), &Known::Intended, &again),
+            (preloaded, &here, &again),
+            (listed("r.io/app"), &here, &used),
+            (listed("r.io/*"), &here, &used),
+            (listed("r.io/ap*"), &here, &again),
+            (listed("r.io/a"), &here, &again),
+            (listed("q.io/*"), &Known::Nothing, &again),
+            (Verification::AlwaysVerify, &Known::Nothing, &again),
+            (Verification::AlwaysVerify, &here, &again),
+        ] {
+            assert_eq!(
+                verdict(&verification, known, &[]),
+                *expected,
+                "{verification:?}, {known:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_pod_shows_is_compared_with_what_the_image_was_pulled_with() {
+        let learned = |name: &str, hash: &str| Verdict::UseAndLearn(secret(name, hash));
+        for (what, held, shown, expected) in [
+            ("the same", secret("a", "1"), secret("a", "1"), Verdict::Use),
+            (
+                "same login, other secret",
+                secret("a", "1"),
+                secret("b", "1"),
+                learned("b", "1"),
+            ),
+            (
+                "same secret, new login",
+                secret("a", "1"),
+                secret("a", "2"),
+                learned("a", "2"),
+            ),
+            (
+                "neither",
+                secret("a", "1"),
+                secret("b", "2"),
+                Verdict::PullAgain,
+            ),
+            (
+                "no hash is no match",
+                secret("a", ""),
+                secret("b", ""),
+                Verdict::PullAgain,
+            ),
+        ] {
+            let known = pulled(PullCredentials::of_secret(held));
+            let verdict = verdict(&Verification::AlwaysVerify, &known, &[shown]);
+            assert_eq!(verdict, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_everybody_may_pull_everybody_may_use() {
+        let known = pulled(PullCredentials::everybody());
+        assert_eq!(
+            verdict(&Verification::AlwaysVerify, &known, &[]),
+            Verdict::Use
+        );
+        let elsewhere = must_pull_again(&Verification::AlwaysVerify, "q.io/app", &known, || {
+            Ok::<_, ()>(Vec::new())
+        });
+        assert_eq!(elsewhere, Ok(Verdict::PullAgain), "under another name");
+    }
+
+    #[test]
+    fn secrets_are_asked_for_only_where_they_matter() {
+        let unreadable = || Err("unreadable");
+        let everybody = pulled(PullCredentials::everybody());
+        let verification = Verification::AlwaysVerify;
+        let outcome = must_pull_again(&verification, "r.io/app", &everybody, unreadable);
+        assert_eq!(outcome, Ok(Verdict::Use));
+        let of_secret = pulled(PullCredentials::of_secret(secret("a", "1")));
+        let outcome = must_pull_again(&verification, "r.io/app", &of_secret, unreadable);
+        assert_eq!(outcome, Err("unreadable"));
+    }
+
+    #[test]
+    fn a_record_does_not_grow_without_end() {
+        let many = (0..MOST_LEARNED).map(|it| secret(&it.to_string(), &it.to_string()));
+        let known = pulled(PullCredentials {
+            kubernetes_secrets: many.collect(),
+            ..PullCredentials::default()
+        });
+        let of = |shown: PulledSecret| verdict(&Verification::AlwaysVerify, &known, &[shown]);
+        assert_eq!(of(secret("new", "7")), Verdict::Use);
+        assert_eq!(of(secret("7", "new")), Verdict::PullAgain);
+    }
+}
