@@ -5,8 +5,11 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use seams::Host;
-use seams::host::{Answer, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts};
+use seams::host::{
+    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts,
+};
 
+use crate::cgroups::Hierarchies;
 use crate::files::Files;
 use crate::{interfaces, machine, routes};
 
@@ -72,6 +75,30 @@ impl Host for LinuxHost {
 
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {
         self.files.write(path, content, mode)
+    }
+
+    fn cgroup_facts(&self) -> Result<CgroupFacts, HostError> {
+        Hierarchies::look(&self.files)?.facts(&self.files)
+    }
+
+    fn make_cgroup(&self, path: &Path) -> Result<(), HostError> {
+        Hierarchies::look(&self.files)?.make(path)
+    }
+
+    fn has_cgroup(&self, path: &Path) -> Result<bool, HostError> {
+        Hierarchies::look(&self.files)?.has(path)
+    }
+
+    fn write_cgroup(&self, path: &Path, values: &[CgroupValue]) -> Result<(), HostError> {
+        Hierarchies::look(&self.files)?.write(path, values)
+    }
+
+    fn remove_cgroup(&self, path: &Path) -> Result<(), HostError> {
+        Hierarchies::look(&self.files)?.remove(path)
+    }
+
+    fn cgroups_in(&self, path: &Path) -> Result<Vec<String>, HostError> {
+        Hierarchies::look(&self.files)?.below(path)
     }
 }
 

@@ -4,6 +4,7 @@
 //! In: the kernel, and the files below a root that is normally `/`. Out: the
 //! traits of `seams`. It must not know what a node does with them.
 
+mod cgroups;
 mod clock;
 mod cpus;
 mod files;

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use cgroups::{CgroupFacts, CgroupValue, CgroupVersion};
+
+mod cgroups;
+
 /// The machine that the parts of one node share.
 pub type SharedHost = Arc<dyn Host>;
 
@@ -117,6 +121,43 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
 
     /// Replaces such a file as a whole.
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError>;
+
+    // Cgroups. Paths are those of groups: `/` is the root of every hierarchy. A
+    // machine that has none need not say more than that.
+
+    fn cgroup_facts(&self) -> Result<CgroupFacts, HostError> {
+        cgroups::unsupported(Path::new("/"))
+    }
+
+    /// Makes a group and those above it, in every hierarchy, with all controllers.
+    /// One that is there already is left as it is.
+    fn make_cgroup(&self, path: &Path) -> Result<(), HostError> {
+        cgroups::unsupported(path)
+    }
+
+    /// Whether a group is there with every controller that a node relies on.
+    fn has_cgroup(&self, path: &Path) -> Result<bool, HostError> {
+        cgroups::unsupported(path)
+    }
+
+    /// Values whose controller the machine does not have are passed over.
+    fn write_cgroup(&self, path: &Path, values: &[CgroupValue]) -> Result<(), HostError> {
+        let _ = values;
+        cgroups::unsupported(path)
+    }
+
+    /// Kills what is left in a group and below it, and removes them. The kernel
+    /// may need a moment to let the dead go: `ResourceBusy` asks for another try.
+    /// A group that is not there is removed.
+    fn remove_cgroup(&self, path: &Path) -> Result<(), HostError> {
+        cgroups::unsupported(path)
+    }
+
+    /// The names of the groups in a group, of any hierarchy, sorted. None in one
+    /// that is not there.
+    fn cgroups_in(&self, path: &Path) -> Result<Vec<String>, HostError> {
+        cgroups::unsupported(path)
+    }
 }
 
 impl HostError {

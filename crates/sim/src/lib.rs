@@ -25,6 +25,7 @@
 //! | `cpu`, `memory` | what it uses: so much, or a wave between two values | `250m`, `64Mi..1Gi/10m` |
 //! | `pull-delay`, `pull-failure` | of all images of the pod: how long, and what error | `3s`, `no such tag` |
 
+mod cgroups;
 mod faults;
 mod machine;
 pub mod record;

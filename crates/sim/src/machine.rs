@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seams::Host;
-use seams::host::{Answer, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts};
+use seams::host::{
+    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts,
+};
 use tokio::sync::watch;
 
+use crate::cgroups::Cgroups;
 use crate::faults::{DiskFault, Faults};
 
 /// What machines of one kind have in common.
@@ -47,6 +50,7 @@ pub struct Machine {
     address: IpAddr,
     /// The small files that a node keeps. Held for one access.
     files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
+    cgroups: Cgroups,
     /// Nothing ails a machine that was told of nothing.
     faults: Option<watch::Receiver<Faults>>,
 }
@@ -65,6 +69,7 @@ impl Machine {
             name: name.to_owned(),
             address,
             files: Mutex::default(),
+            cgroups: Cgroups::default(),
             faults: None,
         }
     }
@@ -74,6 +79,11 @@ impl Machine {
     pub fn ailing(mut self, faults: watch::Receiver<Faults>) -> Self {
         self.faults = Some(faults);
         self
+    }
+
+    /// What was written to the files of a group; `None` if there is no such group.
+    pub fn cgroup(&self, path: &Path) -> Option<BTreeMap<String, String>> {
+        self.cgroups.values(path)
     }
 
     /// Sixteen bytes, in hexadecimal, that are this machine's for this purpose.
@@ -166,6 +176,32 @@ impl Host for Machine {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert(path.to_owned(), content.to_owned());
         Ok(())
+    }
+
+    fn cgroup_facts(&self) -> Result<CgroupFacts, HostError> {
+        Ok(Cgroups::facts())
+    }
+
+    fn make_cgroup(&self, path: &Path) -> Result<(), HostError> {
+        self.cgroups.make(path);
+        Ok(())
+    }
+
+    fn has_cgroup(&self, path: &Path) -> Result<bool, HostError> {
+        Ok(self.cgroups.has(path))
+    }
+
+    fn write_cgroup(&self, path: &Path, values: &[CgroupValue]) -> Result<(), HostError> {
+        self.cgroups.write(path, values)
+    }
+
+    fn remove_cgroup(&self, path: &Path) -> Result<(), HostError> {
+        self.cgroups.remove(path);
+        Ok(())
+    }
+
+    fn cgroups_in(&self, path: &Path) -> Result<Vec<String>, HostError> {
+        Ok(self.cgroups.below(path))
     }
 }
 

@@ -1,0 +1,216 @@
+//! The cgroups of a node's pods, on its machine.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use seams::host::{CgroupFacts, HostError};
+use seams::{SharedClock, SharedHost};
+use thiserror::Error;
+use types::PodUid;
+
+use super::{CgroupName, Layout, Limits};
+use crate::linux::{Enforcement, MIN_SHARES};
+use crate::qos::QosClass;
+use crate::requests::Amounts;
+
+/// The kernel lets the dead go after a moment: how often to come back, and when
+/// for the first time.
+const ATTEMPTS: u32 = 5;
+const PATIENCE: Duration = Duration::from_millis(10);
+
+const CLASSES: [QosClass; 3] = [
+    QosClass::Guaranteed,
+    QosClass::Burstable,
+    QosClass::BestEffort,
+];
+
+/// What could not be done with a cgroup.
+#[derive(Debug, Error)]
+pub enum CgroupError {
+    #[error("cannot make cgroup {path}: {cause}")]
+    Make { path: String, cause: HostError },
+    #[error("cannot set the limits of cgroup {path}: {cause}")]
+    Write { path: String, cause: HostError },
+    #[error("cannot look at cgroup {path}: {cause}")]
+    Look { path: String, cause: HostError },
+    #[error("cannot remove cgroup {path}, it is tried again later: {cause}")]
+    Remove { path: String, cause: HostError },
+}
+
+/// A pod's cgroup that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundCgroup {
+    pub name: CgroupName,
+    pub class: QosClass,
+}
+
+/// The groups of one node's pods.
+#[derive(Debug)]
+pub struct PodCgroups {
+    host: SharedHost,
+    clock: SharedClock,
+    layout: Layout,
+    facts: CgroupFacts,
+    enforcement: Enforcement,
+    /// `podPidsLimit`.
+    processes: i64,
+}
+
+impl PodCgroups {
+    /// Looks at what the machine has, and touches nothing.
+    pub fn new(
+        host: SharedHost,
+        clock: SharedClock,
+        layout: Layout,
+        enforcement: Enforcement,
+        processes: i64,
+    ) -> Result<Self, CgroupError> {
+        let facts = host.cgroup_facts().map_err(|cause| CgroupError::Look {
+            path: "/".to_owned(),
+            cause,
+        })?;
+        Ok(Self {
+            host,
+            clock,
+            layout,
+            facts,
+            enforcement,
+            processes,
+        })
+    }
+
+    /// What the runtime is told to put a pod's sandbox below.
+    pub fn parent_of(&self, pod: &Pod) -> String {
+        self.text(&self.name_of(pod))
+    }
+
+    /// The groups above all pods, with what the node can give and what its classes
+    /// have. To be done at the start, before any pod.
+    pub fn set_up(&self, allocatable: &Amounts) -> Result<(), CgroupError> {
+        self.make(self.layout.pods(), &Limits::of_node(allocatable))?;
+        let sizes = &self.enforcement.huge_page_sizes;
+        let burstable = self.layout.class(QosClass::Burstable);
+        self.make(&burstable, &Limits::of_burstable(0, sizes))?;
+        let best_effort = self.layout.class(QosClass::BestEffort);
+        self.make(&best_effort, &Limits::of_best_effort(sizes))
+    }
+
+    /// To be done whenever pods come or go: `milli_cpu` is what the burstable ones
+    /// ask for together.
+    pub fn share(&self, milli_cpu: i64) -> Result<(), CgroupError> {
+        let sizes = &self.enforcement.huge_page_sizes;
+        let burstable = self.layout.class(QosClass::Burstable);
+        self.write(&burstable, &Limits::of_burstable(milli_cpu, sizes))?;
+        let best_effort = self.layout.class(QosClass::BestEffort);
+        self.write(&best_effort, &Limits::of_best_effort(sizes))
+    }
+
+    pub fn has(&self, pod: &Pod) -> Result<bool, CgroupError> {
+        let name = self.name_of(pod);
+        let found = self.host.has_cgroup(&self.layout.path(&name));
+        found.map_err(|cause| CgroupError::Look {
+            path: self.text(&name),
+            cause,
+        })
+    }
+
+    /// Makes a pod's group with its limits. One that is there keeps its values:
+    /// they may have been resized.
+    pub fn ensure(&self, pod: &Pod) -> Result<(), CgroupError> {
+        if self.has(pod)? {
+            return Ok(());
+        }
+        let limits = Limits::of_pod(pod, &self.enforcement, self.processes);
+        self.make(&self.name_of(pod), &limits)
+    }
+
+    /// All pods that have a group, whoever made it.
+    pub fn list(&self) -> Result<BTreeMap<PodUid, FoundCgroup>, CgroupError> {
+        let mut found = BTreeMap::new();
+        for class in CLASSES {
+            let parent = self.layout.class(class);
+            let path = self.layout.path(&parent);
+            let names = self.host.cgroups_in(&path);
+            let names = names.map_err(|cause| CgroupError::Look {
+                path: self.text(&parent),
+                cause,
+            })?;
+            for uid in names.iter().filter_map(|name| self.layout.pod_of(name)) {
+                let name = self.layout.pod(class, &uid);
+                found.insert(uid, FoundCgroup { name, class });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Kills what is left in a pod's group, and removes it.
+    pub async fn remove(&self, name: &CgroupName) -> Result<(), CgroupError> {
+        let path = self.layout.path(name);
+        let mut patience = PATIENCE;
+        let mut attempt = 1;
+        loop {
+            match self.host.remove_cgroup(&path) {
+                Ok(()) => return Ok(()),
+                Err(error) if attempt < ATTEMPTS && is_busy(&error) => {}
+                Err(cause) => {
+                    let path = self.text(name);
+                    return Err(CgroupError::Remove { path, cause });
+                }
+            }
+            self.clock.sleep(patience).await;
+            patience *= 2;
+            attempt += 1;
+        }
+    }
+
+    /// Leaves a group that cannot be removed yet the least of the CPU.
+    pub fn starve(&self, name: &CgroupName) -> Result<(), CgroupError> {
+        let least = Limits {
+            cpu_shares: Some(MIN_SHARES),
+            ..Limits::default()
+        };
+        // No page sizes: nothing is said of huge pages.
+        let values = least.values(&self.facts, &[]);
+        let written = self.host.write_cgroup(&self.layout.path(name), &values);
+        written.map_err(|cause| CgroupError::Write {
+            path: self.text(name),
+            cause,
+        })
+    }
+
+    pub fn name_of(&self, pod: &Pod) -> CgroupName {
+        let uid = PodUid::new(pod.metadata.uid.as_deref().unwrap_or_default());
+        self.layout.pod(QosClass::of(pod), &uid)
+    }
+
+    fn make(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {
+        let made = self.host.make_cgroup(&self.layout.path(name));
+        made.map_err(|cause| CgroupError::Make {
+            path: self.text(name),
+            cause,
+        })?;
+        self.write(name, limits)
+    }
+
+    fn write(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {
+        let values = limits.values(&self.facts, &self.enforcement.huge_page_sizes);
+        let written = self.host.write_cgroup(&self.layout.path(name), &values);
+        written.map_err(|cause| CgroupError::Write {
+            path: self.text(name),
+            cause,
+        })
+    }
+
+    fn text(&self, name: &CgroupName) -> String {
+        self.layout.path(name).display().to_string()
+    }
+}
+
+fn is_busy(error: &HostError) -> bool {
+    error.cause.kind() == io::ErrorKind::ResourceBusy
+}
+
+#[cfg(test)]
+mod tests;

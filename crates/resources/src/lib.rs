@@ -1,0 +1,21 @@
+//! What pods may use of the machine, and how the kernel is told.
+//!
+//! In: pods as the API has them, the node's settings, and what the machine has.
+//! Out: classes of service, sums of requests and limits, the resources of containers in
+//! CRI's words, and cgroups: their names, their values, and a tree of them on the
+//! machine behind its seam. All but that tree is pure.
+//!
+//! It must not know who runs the pods. Managers of CPUs, memory and devices,
+//! eviction and garbage collection are to come.
+
+pub mod cgroups;
+pub mod linux;
+pub mod qos;
+pub mod requests;
+#[cfg(test)]
+mod testing;
+
+pub use cgroups::{CgroupDriver, CgroupName, Layout, PodCgroups};
+pub use linux::Enforcement;
+pub use qos::QosClass;
+pub use requests::{Amounts, Overhead};
