@@ -14,11 +14,13 @@ pub mod duration;
 pub mod names;
 pub mod observed;
 pub mod pod;
+pub mod qos;
 pub mod quantity;
 pub mod taint;
 
 pub use cpu_set::CpuSet;
 pub use duration::GoDuration;
 pub use pod::{PodName, PodRef, PodUid};
+pub use qos::QosClass;
 pub use quantity::Quantity;
 pub use taint::{Taint, TaintEffect};

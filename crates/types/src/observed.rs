@@ -95,10 +95,66 @@ impl ObservedPod {
             .find(|container| container.name == name)
     }
 
+    /// The runtime holds nothing of it, whether it ever did or not.
+    pub fn is_gone(&self) -> bool {
+        self.sandboxes.is_empty() && self.containers.is_empty()
+    }
+
+    /// The pod's addresses. Those of its newest sandbox while that one is ready;
+    /// once none is ready, the last that any had.
+    pub fn ips(&self) -> &[String] {
+        let newest = self.sandboxes.first();
+        if self.sandboxes.iter().any(|sandbox| sandbox.ready) {
+            return newest
+                .filter(|sandbox| sandbox.ready)
+                .map_or(&[], |sandbox| &sandbox.ips);
+        }
+        let mut known = self.sandboxes.iter().map(|sandbox| &sandbox.ips);
+        known.find(|ips| !ips.is_empty()).map_or(&[], |ips| ips)
+    }
+
     /// Whether anything of it still runs.
     pub fn is_running(&self) -> bool {
         let ready = self.sandboxes.iter().any(|sandbox| sandbox.ready);
         let running = |container: &ObservedContainer| container.state == ContainerState::Running;
         ready || self.containers.iter().any(running)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sandbox(ready: bool, ips: &[&str]) -> ObservedSandbox {
+        ObservedSandbox {
+            ready,
+            ips: ips.iter().map(|ip| (*ip).to_owned()).collect(),
+            ..ObservedSandbox::default()
+        }
+    }
+
+    #[test]
+    fn a_pods_addresses_are_those_of_its_newest_sandbox_or_its_last() {
+        let cases: [(&[ObservedSandbox], &[&str]); 5] = [
+            (&[], &[]),
+            (
+                &[sandbox(true, &["10.0.0.2"]), sandbox(false, &["10.0.0.1"])],
+                &["10.0.0.2"],
+            ),
+            (&[sandbox(false, &["10.0.0.2"])], &["10.0.0.2"]),
+            (
+                &[sandbox(false, &[]), sandbox(false, &["10.0.0.1"])],
+                &["10.0.0.1"],
+            ),
+            (&[sandbox(false, &[]), sandbox(true, &["10.0.0.1"])], &[]),
+        ];
+        for (sandboxes, ips) in cases {
+            let pod = ObservedPod {
+                sandboxes: sandboxes.to_vec(),
+                ..ObservedPod::default()
+            };
+            assert_eq!(pod.ips(), ips, "{sandboxes:?}");
+            assert_eq!(pod.is_gone(), sandboxes.is_empty());
+        }
     }
 }
