@@ -105,7 +105,9 @@ fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     // What a crash left there; or a link that somebody put there, which must
     // not be followed.
     absent_as_none(fs::remove_file(&beside))?;
-    let outcome = write_new(&beside, content, mode).and_then(|()| fs::rename(&beside, path));
+    let outcome = write_new(&beside, content, mode)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&beside, path));
     if outcome.is_err() {
         let _ = fs::remove_file(&beside);
     }
@@ -113,13 +115,14 @@ fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+/// A file that was not there, with exactly this mode; not synced.
+pub(crate) fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
     // The mode that a file is made with is cut by the process's mask.
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(content)?;
-    file.sync_all()
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -27,6 +27,18 @@ impl LinuxHost {
             files: Files::new(root),
         }
     }
+
+    /// Where a path of the machine is for us.
+    pub(crate) fn path(&self, path: &Path) -> PathBuf {
+        self.files.path(path)
+    }
+
+    /// What the machine calls a path of ours.
+    pub(crate) fn path_within(&self, path: &Path) -> PathBuf {
+        let root = self.files.path("/");
+        let below = path.strip_prefix(root).unwrap_or(path);
+        Path::new("/").join(below)
+    }
 }
 
 impl Host for LinuxHost {

@@ -12,10 +12,14 @@ mod host;
 mod huge_pages;
 mod interfaces;
 mod machine;
+mod mounts;
 pub mod process;
+mod publish;
 mod routes;
+mod storage;
 #[cfg(test)]
 mod testing;
+mod trees;
 
 pub use clock::SystemClock;
 pub use host::LinuxHost;

@@ -2,7 +2,7 @@
 //! place of. Below them nothing is faked, above them nobody asks.
 //!
 //! In: nothing. Out: traits, and the messages of CRI that one of them speaks.
-//! So far [`Clock`], [`Host`] and [`Runtime`], each as far as the parts that are
+//! So far [`Clock`], [`Host`] with its [`Storage`], and [`Runtime`], each as far as the parts that are
 //! there need it; `Net` comes with its own.
 //!
 //! It must not know who stands on either side.
@@ -11,7 +11,9 @@ mod clock;
 pub mod cri;
 pub mod host;
 pub mod runtime;
+pub mod storage;
 
 pub use clock::{Clock, Elapsed, SharedClock, Sleep, timeout};
 pub use host::{Host, SharedHost};
 pub use runtime::{Runtime, RuntimeError, SharedRuntime};
+pub use storage::{SharedStorage, Storage};

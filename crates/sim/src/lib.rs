@@ -2,7 +2,7 @@
 //! which nothing is real but their story.
 //!
 //! In: what the machine is made of, and what ails it ([`Faults`]). Out: the seams
-//! [`seams::Host`] and [`seams::Runtime`]; and, of the latter, a socket that others
+//! [`seams::Host`], [`seams::Storage`] and [`seams::Runtime`]; and, of the latter, a socket that others
 //! can talk to ([`socket`]), with a record of what they said ([`record`]).
 //!
 //! It must not know who stands on it, nor that there are others like it.
@@ -26,6 +26,7 @@
 //! | `pull-delay`, `pull-failure` | of all images of the pod: how long, and what error | `3s`, `no such tag` |
 
 mod cgroups;
+mod disk;
 mod faults;
 mod machine;
 pub mod record;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seams::Host;
@@ -13,6 +13,7 @@ use seams::host::{
 use tokio::sync::watch;
 
 use crate::cgroups::Cgroups;
+use crate::disk::Disk;
 use crate::faults::{DiskFault, Faults};
 
 /// What machines of one kind have in common.
@@ -48,9 +49,9 @@ pub struct Machine {
     shape: Arc<MachineShape>,
     name: String,
     address: IpAddr,
-    /// The small files that a node keeps. Held for one access.
-    files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
     cgroups: Cgroups,
+    /// What a node keeps there. Held for one access.
+    disk: Mutex<Disk>,
     /// Nothing ails a machine that was told of nothing.
     faults: Option<watch::Receiver<Faults>>,
 }
@@ -68,8 +69,8 @@ impl Machine {
             shape,
             name: name.to_owned(),
             address,
-            files: Mutex::default(),
             cgroups: Cgroups::default(),
+            disk: Mutex::default(),
             faults: None,
         }
     }
@@ -84,6 +85,10 @@ impl Machine {
     /// What was written to the files of a group; `None` if there is no such group.
     pub fn cgroup(&self, path: &Path) -> Option<BTreeMap<String, String>> {
         self.cgroups.values(path)
+    }
+
+    pub(crate) fn on_disk<T>(&self, access: impl FnOnce(&mut Disk) -> T) -> T {
+        access(&mut self.disk.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sixteen bytes, in hexadecimal, that are this machine's for this purpose.
@@ -168,13 +173,11 @@ impl Host for Machine {
     }
 
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError> {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(files.get(path).cloned())
+        Ok(self.on_disk(|disk| disk.read(path)))
     }
 
     fn write(&self, path: &Path, content: &[u8], _: u32) -> Result<(), HostError> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.insert(path.to_owned(), content.to_owned());
+        self.on_disk(|disk| disk.write(path, content));
         Ok(())
     }
 

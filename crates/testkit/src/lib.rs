@@ -3,7 +3,8 @@
 //! In: the pins under `lab/`, the toolchains and package registries of the
 //! machine, root. Out: [`lab::Lab`] with its kubeconfigs, its components that
 //! can be stopped, frozen, cut off and restarted, and nodes to put a kubelet
-//! in; [`wait`] for what takes its time; [`clock`] for tests that pass hours.
+//! in; [`wait`] for what takes its time; [`clock`] for tests that pass hours;
+//! [`host`] for tests on this machine's own disks.
 //!
 //! Only tests and `xtask` import this crate. It must not know how our agent
 //! works inside: it deals in processes, files and API objects, so that the
@@ -17,6 +18,7 @@
 pub mod cargo;
 pub mod clock;
 pub mod command;
+pub mod host;
 pub mod lab;
 pub mod wait;
 pub mod workload;

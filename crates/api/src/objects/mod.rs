@@ -4,6 +4,7 @@
 mod nodes;
 mod own_node;
 mod pods;
+mod referenced;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,6 +21,7 @@ use tracing::{debug, warn};
 pub use nodes::Nodes;
 pub use own_node::OwnNode;
 pub use pods::PodPhases;
+pub use referenced::{Referable, Reference, Referenced, Unanswered};
 
 /// The pauses after failures: doubled from the first to the last. The first is
 /// also the least time between two looks, whatever the server does. The last is
@@ -66,7 +68,7 @@ trait Told<K> {
 
 /// Follows objects of a kind: looks, watches until the watch ends, and looks again.
 struct Following<'a, K, T> {
-    client: &'a Client,
+    api: Api<K>,
     clock: &'a SharedClock,
     selection: Selection,
     told: &'a T,
@@ -74,9 +76,14 @@ struct Following<'a, K, T> {
 }
 
 impl<'a, K: Followed, T: Told<K>> Following<'a, K, T> {
-    fn new(client: &'a Client, clock: &'a SharedClock, selection: Selection, told: &'a T) -> Self {
+    /// Follows objects of all namespaces.
+    fn new(client: &Client, clock: &'a SharedClock, selection: Selection, told: &'a T) -> Self {
+        Self::at(Api::all(client.clone()), clock, selection, told)
+    }
+
+    fn at(api: Api<K>, clock: &'a SharedClock, selection: Selection, told: &'a T) -> Self {
         Self {
-            client,
+            api,
             clock,
             selection,
             told,
@@ -85,12 +92,12 @@ impl<'a, K: Followed, T: Told<K>> Following<'a, K, T> {
     }
 
     async fn run(&self) {
-        let api: Api<K> = Api::all(self.client.clone());
+        let api = &self.api;
         let mut pause = FIRST_PAUSE;
         let mut last_problem = None;
         loop {
-            let problem = match self.look(&api).await {
-                Ok(version) => self.watch(&api, &version).await.err(),
+            let problem = match self.look(api).await {
+                Ok(version) => self.watch(api, &version).await.err(),
                 Err(problem) => Some(problem),
             };
             pause = match &problem {

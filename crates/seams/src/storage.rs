@@ -1,0 +1,250 @@
+//! The machine's disks as pods use them: directories, trees of files that are
+//! replaced as a whole, memory file systems. The verbs are coarse, so that a
+//! machine in memory can have them too, and each may be repeated: what is
+//! already so is left alone.
+//!
+//! They take as long as a disk does. Callers run them with [`perform`], off the
+//! threads that everybody shares.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::oneshot;
+
+use crate::host::HostError;
+
+/// The disks that the parts of one node share.
+pub type SharedStorage = Arc<dyn Storage>;
+
+/// Work on the disks, on its way.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// Ends with the work.
+pub type WorkDone<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Files that are published together, by their paths below a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tree {
+    pub files: BTreeMap<String, TreeFile>,
+    /// The group that gets to read all of it.
+    pub group: Option<u32>,
+}
+
+/// A file of a [`Tree`].
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct TreeFile {
+    pub content: Vec<u8>,
+    pub mode: u32,
+    /// Root, if nobody else.
+    pub owner: Option<u32>,
+}
+
+/// The content may be a secret: its length is all that is printed.
+impl fmt::Debug for TreeFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TreeFile")
+            .field("bytes", &self.content.len())
+            .field("mode", &format_args!("{:#o}", self.mode))
+            .field("owner", &self.owner)
+            .finish()
+    }
+}
+
+const LONGEST_PATH: usize = 4096;
+const LONGEST_NAME: usize = 255;
+
+impl Tree {
+    /// The files by their cleaned paths; an error if a path could lead out of the
+    /// directory or stand in the way of what is kept there.
+    pub fn checked(&self) -> Result<BTreeMap<String, &TreeFile>, HostError> {
+        let entries = self.files.iter();
+        let checked = entries.map(|(path, file)| Ok((cleaned(path)?, file)));
+        checked.collect::<Result<_, String>>().map_err(|problem| {
+            let problem = io::Error::new(io::ErrorKind::InvalidInput, problem);
+            HostError::new("invalid path", problem)
+        })
+    }
+}
+
+/// The rules, and their wording, are upstream's.
+fn cleaned(path: &str) -> Result<String, String> {
+    if path.starts_with('/') {
+        return Err(format!("must be relative path: {path}"));
+    }
+    if path.len() > LONGEST_PATH {
+        let limit = LONGEST_PATH;
+        return Err(format!("must be less than or equal to {limit} characters"));
+    }
+    if path.split('/').any(|name| name == "..") {
+        return Err(format!("must not contain '..': {path}"));
+    }
+    if path.split('/').any(|name| name.len() > LONGEST_NAME) {
+        let limit = LONGEST_NAME;
+        return Err(format!(
+            "filenames must be less than or equal to {limit} characters"
+        ));
+    }
+    let names = path.split('/').filter(|name| !matches!(*name, "" | "."));
+    let cleaned = names.collect::<Vec<_>>().join("/");
+    if cleaned.is_empty() {
+        return Err(format!("must not be empty: {path:?}"));
+    }
+    // These names are kept for what is behind the files.
+    if cleaned.starts_with("..") {
+        return Err(format!("must not start with '..': {path}"));
+    }
+    Ok(cleaned)
+}
+
+/// A group that a directory and all that is in it are given to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupShare {
+    pub group: u32,
+    /// The group may read, but not write.
+    pub read_only: bool,
+    /// A directory that already is the group's is taken to be so to its leaves.
+    pub unless_root_matches: bool,
+}
+
+/// What is at a path, links followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathKind {
+    Directory,
+    File,
+    Socket,
+    CharacterDevice,
+    BlockDevice,
+}
+
+/// Something that is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountPoint {
+    pub path: PathBuf,
+    /// As the kernel names it: `tmpfs`, `ext4`, ….
+    pub file_system: String,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    pub name: String,
+    /// A link to a directory is none.
+    pub is_directory: bool,
+}
+
+/// The disks.
+pub trait Storage: fmt::Debug + Send + Sync + 'static {
+    /// A directory of exactly this mode. Its missing parents get `parents`.
+    /// Whether it was not there before.
+    fn make_directory(&self, path: &Path, mode: u32, parents: u32) -> Result<bool, HostError>;
+
+    /// An empty file; its directory has to be there.
+    fn make_file(&self, path: &Path, mode: u32) -> Result<(), HostError>;
+
+    /// Makes these files, and no others, what readers of a directory see, all at
+    /// once: they read through a link (`..data`) to a directory whose name tells
+    /// the time, and the link is replaced. Whether anything changed.
+    fn publish(&self, directory: &Path, tree: &Tree, now: SystemTime) -> Result<bool, HostError>;
+
+    /// Gives a directory and all that is in it to a group, in place.
+    fn share(&self, directory: &Path, share: GroupShare) -> Result<(), HostError>;
+
+    /// A memory file system of so many bytes; without, as many as the machine
+    /// thinks fit. Whether it was not there before.
+    fn mount_tmpfs(&self, path: &Path, size: Option<u64>) -> Result<bool, HostError>;
+
+    /// Unmounts what is mounted at a path, if anything is.
+    fn unmount(&self, path: &Path) -> Result<(), HostError>;
+
+    /// What is mounted at a path and below it, the latest first: in this order
+    /// they can be unmounted.
+    fn mounts_below(&self, path: &Path) -> Result<Vec<MountPoint>, HostError>;
+
+    /// Removes a path and all that is in it. Links are removed, not followed; a
+    /// mount inside is an error, and what is mounted there is not touched.
+    fn remove_tree(&self, path: &Path) -> Result<(), HostError>;
+
+    /// The names in a directory, sorted; `None` if it is not there.
+    fn entries(&self, path: &Path) -> Result<Option<Vec<Entry>>, HostError>;
+
+    /// Whether there is something of this kind at a path of the machine. If there
+    /// is nothing and `make` says so, a directory (0755, with its parents) or a
+    /// file (0644) is made first.
+    fn has(&self, path: &Path, kind: PathKind, make: bool) -> Result<bool, HostError>;
+
+    /// Runs work that takes as long as a disk does where it holds up nobody else.
+    /// It goes on if nobody waits for it any more.
+    fn run(&self, work: Work) -> WorkDone<'_>;
+}
+
+/// Work on the disks, and its outcome. What the work owns is dropped when it is
+/// done, even if nobody waits for it any more: a lock in it is held as long.
+pub async fn perform<T: Send + 'static>(
+    storage: &SharedStorage,
+    work: impl FnOnce(&dyn Storage) -> T + Send + 'static,
+) -> Result<T, HostError> {
+    let (done, outcome) = oneshot::channel();
+    let disks = Arc::clone(storage);
+    let work = move || {
+        // Whoever has gone away does not want it.
+        let _ = done.send(work(&*disks));
+    };
+    storage.run(Box::new(work)).await;
+    outcome.await.map_err(|_| {
+        let lost = io::Error::other("it was given up half-way");
+        HostError::new("work on the disks", lost)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cleaned_and_none_leads_out() {
+        let long = "a".repeat(LONGEST_NAME + 1);
+        let longer = "a/".repeat(LONGEST_PATH);
+        let cases: [(&str, Result<&str, &str>); 12] = [
+            ("a", Ok("a")),
+            ("a/b/c", Ok("a/b/c")),
+            ("a//./b/", Ok("a/b")),
+            ("a..b/..c", Ok("a..b/..c")),
+            ("", Err("must not be empty: \"\"")),
+            (".", Err("must not be empty: \".\"")),
+            ("/etc/passwd", Err("must be relative path: /etc/passwd")),
+            ("..", Err("must not contain '..': ..")),
+            ("a/../b", Err("must not contain '..': a/../b")),
+            ("..data", Err("must not start with '..': ..data")),
+            (
+                &long,
+                Err("filenames must be less than or equal to 255 characters"),
+            ),
+            (
+                &longer,
+                Err("must be less than or equal to 4096 characters"),
+            ),
+        ];
+        for (path, wanted) in cases {
+            let found = cleaned(path);
+            assert_eq!(found.as_deref().map_err(String::as_str), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_file_does_not_print_what_is_in_it() {
+        let file = TreeFile {
+            content: b"s3cret".to_vec(),
+            mode: 0o600,
+            owner: None,
+        };
+        let text = format!("{file:?}");
+        assert_eq!(text, "TreeFile { bytes: 6, mode: 0o600, owner: None }");
+    }
+}

@@ -1,0 +1,3 @@
+//! This machine, for tests that need real disks and mounts.
+
+pub use linux::LinuxHost;

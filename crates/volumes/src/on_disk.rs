@@ -1,0 +1,178 @@
+//! What is on the disk of pods, whoever left it; and how it is taken away.
+
+use std::path::{Path, PathBuf};
+
+use seams::Storage;
+use seams::host::HostError;
+use thiserror::Error;
+use types::PodUid;
+
+use crate::layout::{Layout, Plugin, is_plain, unescaped};
+
+/// What the disk has of one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodOnDisk {
+    pub uid: PodUid,
+    pub volumes: Vec<VolumeOnDisk>,
+    /// What is mounted in its directory, the latest first.
+    pub mounts: Vec<PathBuf>,
+}
+
+/// A volume that is on the disk, as a whole or in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeOnDisk {
+    /// The kind, as upstream registers it: `kubernetes.io/empty-dir`.
+    pub plugin: String,
+    pub name: String,
+    pub path: PathBuf,
+}
+
+/// Why volumes of a pod are still there.
+#[derive(Debug, Error)]
+pub enum UnmountError {
+    #[error("UnmountVolume.TearDown failed for volume {volume:?} : {cause}")]
+    Volume { volume: String, cause: HostError },
+    #[error(
+        "volume {volume:?} of pod {uid} is of kind {plugin}, which this kubelet cannot unmount: it is left at {path}"
+    )]
+    OtherKind {
+        uid: PodUid,
+        volume: String,
+        plugin: String,
+        path: PathBuf,
+    },
+    #[error("orphaned pod {:?} found, but volumes are still on disk: {}", uid.as_str(), volumes.join(", "))]
+    StillThere { uid: PodUid, volumes: Vec<String> },
+    #[error("{uid:?} is not a pod's uid")]
+    Uid { uid: String },
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// All pods that have a directory.
+pub(crate) fn pods(storage: &dyn Storage, layout: &Layout) -> Result<Vec<PodOnDisk>, HostError> {
+    let mounts = storage.mounts_below(&layout.pods())?;
+    let entries = storage.entries(&layout.pods())?.unwrap_or_default();
+    let directories = entries.into_iter().filter(|entry| entry.is_directory);
+    let pods = directories.map(|entry| {
+        let uid = PodUid::new(&entry.name);
+        let own = layout.pod(&uid);
+        let mounts = mounts.iter().map(|mount| &mount.path);
+        Ok(PodOnDisk {
+            volumes: volumes(storage, layout, &uid)?,
+            mounts: mounts
+                .filter(|path| path.starts_with(&own))
+                .cloned()
+                .collect(),
+            uid,
+        })
+    });
+    pods.collect()
+}
+
+/// The volumes of a pod.
+pub(crate) fn volumes(
+    storage: &dyn Storage,
+    layout: &Layout,
+    uid: &PodUid,
+) -> Result<Vec<VolumeOnDisk>, HostError> {
+    let all = layout.volumes(uid);
+    let mut volumes = Vec::new();
+    for plugin in storage.entries(&all)?.unwrap_or_default() {
+        let directory = all.join(&plugin.name);
+        if !plugin.is_directory {
+            continue;
+        }
+        for volume in storage.entries(&directory)?.unwrap_or_default() {
+            volumes.push(VolumeOnDisk {
+                plugin: unescaped(&plugin.name),
+                path: directory.join(&volume.name),
+                name: volume.name,
+            });
+        }
+    }
+    Ok(volumes)
+}
+
+/// Takes the volumes of a pod away: parts that were mounted one by one first. What
+/// cannot be taken away does not keep the others.
+pub(crate) fn tear_down(
+    storage: &dyn Storage,
+    layout: &Layout,
+    uid: &PodUid,
+) -> Result<(), UnmountError> {
+    checked(uid)?;
+    clear(storage, &layout.subpaths(uid))?;
+    let mut problem = None;
+    for volume in volumes(storage, layout, uid)? {
+        if let Err(found) = tear_down_one(storage, uid, &volume) {
+            problem.get_or_insert(found);
+        }
+    }
+    if let Some(problem) = problem {
+        return Err(problem);
+    }
+    clear(storage, &layout.plugins(uid))?;
+    clear(storage, &layout.volumes(uid))?;
+    Ok(())
+}
+
+fn tear_down_one(
+    storage: &dyn Storage,
+    uid: &PodUid,
+    volume: &VolumeOnDisk,
+) -> Result<(), UnmountError> {
+    let directory = volume.path.parent().and_then(Path::file_name);
+    let directory = directory.unwrap_or_default().to_string_lossy();
+    if Plugin::of_directory(&directory).is_none() {
+        return Err(UnmountError::OtherKind {
+            uid: uid.clone(),
+            volume: volume.name.clone(),
+            plugin: volume.plugin.clone(),
+            path: volume.path.clone(),
+        });
+    }
+    clear(storage, &volume.path).map_err(|cause| UnmountError::Volume {
+        volume: volume.name.clone(),
+        cause,
+    })
+}
+
+/// Unmounts all that is mounted in a directory, and removes it.
+fn clear(storage: &dyn Storage, path: &Path) -> Result<(), HostError> {
+    for mount in storage.mounts_below(path)? {
+        storage.unmount(&mount.path)?;
+    }
+    storage.remove_tree(path)
+}
+
+/// Removes the directory of a pod that has no volumes any more.
+pub(crate) fn remove_pod(
+    storage: &dyn Storage,
+    layout: &Layout,
+    uid: &PodUid,
+) -> Result<(), UnmountError> {
+    checked(uid)?;
+    let volumes = volumes(storage, layout, uid)?;
+    if !volumes.is_empty() {
+        let volumes = volumes
+            .iter()
+            .map(|volume| volume.path.display().to_string());
+        return Err(UnmountError::StillThere {
+            uid: uid.clone(),
+            volumes: volumes.collect(),
+        });
+    }
+    // What is mounted inside makes this fail, and stays.
+    Ok(storage.remove_tree(&layout.pod(uid))?)
+}
+
+/// A uid becomes part of paths.
+fn checked(uid: &PodUid) -> Result<(), UnmountError> {
+    if is_plain(uid.as_str()) {
+        return Ok(());
+    }
+    Err(UnmountError::Uid {
+        uid: uid.to_string(),
+    })
+}

@@ -1,0 +1,133 @@
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use api::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret as ApiSecret};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::snapshot::Needed;
+use crate::testing::{files, from_json};
+use crate::tokens::Token;
+
+/// Everything that a pod with this volume needs is there.
+fn snapshot(pod: &Pod) -> Snapshot {
+    let config_map: ConfigMap = from_json(json!({"data": {"ca.crt": "CA", "x": "from c"}}));
+    let secret: ApiSecret = from_json(json!({"data": {"x": "ZnJvbSBz"}}));
+    let token = |audience: &str| Token {
+        token: Secret::new(format!("token for {audience:?}")),
+        expires: UNIX_EPOCH + Duration::from_secs(3600),
+        renew_at: UNIX_EPOCH + Duration::from_secs(2880),
+    };
+    let tokens = Needed::of(pod).tokens.into_iter();
+    Snapshot {
+        config_maps: [
+            ("c".to_owned(), Ok(Some(Arc::new(config_map)))),
+            ("none".to_owned(), Ok(None)),
+        ]
+        .into(),
+        secrets: [
+            ("s".to_owned(), Ok(Some(Arc::new(secret)))),
+            ("none".to_owned(), Ok(None)),
+        ]
+        .into(),
+        tokens: tokens
+            .map(|ask| (ask.clone(), Ok(token(&ask.audience))))
+            .collect(),
+    }
+}
+
+fn pod(sources: &Value, security: &Value) -> Pod {
+    from_json(json!({
+        "metadata": {"name": "p", "namespace": "ns", "uid": "1"},
+        "spec": {
+            "serviceAccountName": "robot", "securityContext": security,
+            "containers": [{"name": "m", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+            "volumes": [{"name": "v", "projected": {"defaultMode": 0o644, "sources": sources}}]
+        }
+    }))
+}
+
+fn found(sources: &Value, security: &Value) -> Result<Payload, String> {
+    let pod = pod(sources, security);
+    let volumes = pod.spec.as_ref().unwrap().volumes.clone().unwrap();
+    let source = volumes[0].projected.clone().unwrap();
+    payload(&source, &pod, &snapshot(&pod), &Allocatable::new()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_every_pod_has_is_its_token_the_ca_and_its_namespace() {
+    let sources = json!([
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "c", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}
+    ]);
+    let wanted = files(vec![
+        ("ca.crt", b"CA", 0o644),
+        ("namespace", b"ns", 0o644),
+        ("token", b"token for \"\"", 0o644),
+    ]);
+    assert_eq!(found(&sources, &json!({})).unwrap(), wanted);
+}
+
+#[test]
+fn a_token_is_only_for_the_pods_user_or_group_if_they_are_known() {
+    let sources = json!([{"serviceAccountToken": {"path": "t", "audience": "vault"}}]);
+    let cases = [
+        (json!({}), 0o644, None),
+        (json!({"fsGroup": 7}), 0o600, None),
+        (json!({"runAsUser": 8}), 0o600, Some(8)),
+        (json!({"runAsUser": 8, "fsGroup": 7}), 0o600, Some(8)),
+    ];
+    for (security, mode, owner) in cases {
+        let payload = found(&sources, &security).unwrap();
+        let file = &payload["t"];
+        assert_eq!((file.mode, file.owner), (mode, owner), "{security}");
+        assert_eq!(file.content, b"token for \"vault\"");
+    }
+}
+
+#[test]
+fn of_two_files_at_one_path_the_later_one_is_there() {
+    let sources = json!([{"secret": {"name": "s"}}, {"configMap": {"name": "c", "items": [{"key": "x", "path": "x"}]}}]);
+    assert_eq!(
+        found(&sources, &json!({})).unwrap(),
+        files(vec![("x", b"from c", 0o644)])
+    );
+}
+
+#[test]
+fn all_that_is_missing_is_told_unless_it_is_optional() {
+    let cases = [
+        (
+            json!([{"secret": {"name": "none", "optional": true}}, {"configMap": {"name": "none", "optional": true}}]),
+            Ok(()),
+        ),
+        (
+            json!([{"secret": {"name": "none"}}]),
+            Err("secret \"none\" not found"),
+        ),
+        (
+            json!([{"secret": {"name": "none"}}, {"configMap": {"name": "none"}}]),
+            Err("[secret \"none\" not found, configmap \"none\" not found]"),
+        ),
+        (
+            json!([{"configMap": {"name": "c", "items": [{"key": "y", "path": "y"}]}}]),
+            Err("configmap references non-existent config key: y"),
+        ),
+        (
+            json!([{"clusterTrustBundle": {"path": "t", "name": "b"}}]),
+            Err("projections of clusterTrustBundle are not supported by this kubelet yet"),
+        ),
+        (
+            json!([{"secret": {"name": "unasked"}}]),
+            Err(
+                "cannot get secret \"unasked\": this kubelet has no API server (no kubeconfig was given)",
+            ),
+        ),
+    ];
+    for (sources, wanted) in cases {
+        let outcome = found(&sources, &json!({})).map(|payload| assert!(payload.is_empty()));
+        assert_eq!(outcome, wanted.map_err(str::to_owned), "{sources}");
+    }
+}
