@@ -11,7 +11,7 @@ use seams::cri::{
     Image, ImageStatusRequest, ImageStatusResponse, ListImagesRequest, ListImagesResponse,
     PullImageRequest, PullImageResponse,
 };
-use seams::host::{DefaultRoute, DiskFigures, HostError, Interface, MachineFacts};
+use seams::host::{DefaultRoute, DiskFigures, Hint, HostError, Interface, Listing, MachineFacts};
 use seams::runtime::{Answer, Code};
 use seams::{Host, Runtime, RuntimeError, SharedClock};
 
@@ -73,6 +73,14 @@ impl Host for FilesOnly {
 
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError> {
         Ok(self.files.lock().unwrap().get(path).cloned())
+    }
+
+    fn list(&self, _path: &Path) -> Result<Option<Listing>, HostError> {
+        Ok(None)
+    }
+
+    fn hint(&self, _path: &Path) -> Hint {
+        Box::pin(std::future::pending())
     }
 
     fn write(&self, path: &Path, content: &[u8], _mode: u32) -> Result<(), HostError> {

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use seams::host::HostError;
+use seams::host::{FileEntry, HostError, Listing};
 
 /// The files of a machine.
 #[derive(Clone, Debug)]
@@ -74,6 +74,12 @@ impl Files {
         absent_as_none(fs::read(&path)).map_err(|cause| HostError::at(&path, cause))
     }
 
+    /// What is at a path, links followed; `None` if nothing is there.
+    pub(crate) fn list(&self, path: &Path) -> Result<Option<Listing>, HostError> {
+        let path = self.path(path);
+        absent_as_none(list(&path)).map_err(|cause| HostError::at(&path, cause))
+    }
+
     pub(crate) fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {
         let path = self.path(path);
         replace(&path, content, mode).map_err(|cause| HostError::at(&path, cause))
@@ -89,6 +95,38 @@ fn absent_as_none<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
         Ok(value) => Ok(Some(value)),
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(cause),
+    }
+}
+
+fn list(path: &Path) -> io::Result<Listing> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_file() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        return Ok(Listing::File(entry(name.into_owned(), &metadata)));
+    }
+    if !metadata.is_dir() {
+        return Ok(Listing::Other);
+    }
+    let mut entries = Vec::new();
+    for found in fs::read_dir(path)? {
+        let found = found?;
+        let Ok(name) = found.file_name().into_string() else {
+            continue;
+        };
+        // It may have gone since, or be a link that leads nowhere.
+        if let Ok(metadata) = fs::metadata(found.path()) {
+            entries.push(entry(name, &metadata));
+        }
+    }
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(Listing::Directory(entries))
+}
+
+fn entry(name: String, metadata: &fs::Metadata) -> FileEntry {
+    FileEntry {
+        name,
+        regular: metadata.is_file(),
+        size: metadata.len(),
     }
 }
 
@@ -166,6 +204,43 @@ mod tests {
         assert_eq!(files.text("/state/inner").unwrap(), "old");
         let names = files.names("/").unwrap();
         assert_eq!(names, Some(vec!["state".to_owned()]));
+    }
+
+    #[test]
+    fn a_path_is_listed_by_name_with_links_followed_and_those_to_nowhere_left_out() {
+        use std::os::unix::fs::symlink;
+
+        let root = tree(&[("d/b", "12"), ("d/a", "1"), ("d/sub/x", "")]);
+        symlink("b", root.path().join("d/link")).unwrap();
+        symlink("nowhere", root.path().join("d/dead")).unwrap();
+        let files = Files::new(root.path().to_owned());
+        let entry = |name: &str, regular, size| (name.to_owned(), regular, size);
+        let Some(Listing::Directory(found)) = files.list(Path::new("/d")).unwrap() else {
+            panic!("d is a directory");
+        };
+        let found: Vec<_> = found
+            .into_iter()
+            .map(|found| {
+                (
+                    found.name,
+                    found.regular,
+                    if found.regular { found.size } else { 0 },
+                )
+            })
+            .collect();
+        let expected = [
+            entry("a", true, 1),
+            entry("b", true, 2),
+            entry("link", true, 2),
+            entry("sub", false, 0),
+        ];
+        assert_eq!(found, expected);
+        let file = files.list(Path::new("/d/a")).unwrap();
+        let Some(Listing::File(file)) = file else {
+            panic!("a is a file");
+        };
+        assert_eq!((file.name.as_str(), file.size), ("a", 1));
+        assert_eq!(files.list(Path::new("/absent")).unwrap(), None);
     }
 
     #[test]

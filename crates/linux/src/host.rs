@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts,
+    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Hint, HostError, Interface,
+    Listing, MachineFacts,
 };
 
 use crate::cgroups::Hierarchies;
 use crate::files::Files;
-use crate::{interfaces, machine, routes};
+use crate::{hints, interfaces, machine, routes};
 
 /// The machine that this process runs on.
 #[derive(Clone, Debug)]
@@ -83,6 +84,14 @@ impl Host for LinuxHost {
 
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError> {
         self.files.read(path)
+    }
+
+    fn list(&self, path: &Path) -> Result<Option<Listing>, HostError> {
+        self.files.list(path)
+    }
+
+    fn hint(&self, path: &Path) -> Hint {
+        hints::at(&self.files.path(path))
     }
 
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {

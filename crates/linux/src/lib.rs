@@ -8,6 +8,7 @@ mod cgroups;
 mod clock;
 mod cpus;
 mod files;
+mod hints;
 mod host;
 mod huge_pages;
 mod interfaces;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use seams::Host;
 use seams::host::{
-    Answer, DefaultRoute, DiskFigures, HostError, HugePages, Interface, MachineFacts,
+    Answer, DefaultRoute, DiskFigures, Hint, HostError, HugePages, Interface, Listing, MachineFacts,
 };
 use serde_json::Value;
 
@@ -236,6 +236,14 @@ impl Host for TestHost {
 
     fn read(&self, _path: &Path) -> Result<Option<Vec<u8>>, HostError> {
         Ok(None)
+    }
+
+    fn list(&self, _path: &Path) -> Result<Option<Listing>, HostError> {
+        Ok(None)
+    }
+
+    fn hint(&self, _path: &Path) -> Hint {
+        Box::pin(std::future::pending())
     }
 
     fn write(&self, path: &Path, _content: &[u8], _mode: u32) -> Result<(), HostError> {

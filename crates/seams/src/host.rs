@@ -18,6 +18,9 @@ pub type SharedHost = Arc<dyn Host>;
 /// An answer that takes its time.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, HostError>> + Send + 'a>>;
 
+/// Ends when something may have changed; it may never end.
+pub type Hint = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
 /// What could not be learned of the machine.
 #[derive(Debug)]
 pub struct HostError {
@@ -98,6 +101,27 @@ pub struct DefaultRoute {
     pub interface: String,
 }
 
+/// What is found at a path, links followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    File(FileEntry),
+    /// What is in it, sorted by name. Names that are no text are left out, and so
+    /// are links that lead nowhere.
+    Directory(Vec<FileEntry>),
+    /// A device, a socket, ….
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileEntry {
+    pub name: String,
+    /// A regular file, or a link to one.
+    pub regular: bool,
+    /// Bytes.
+    pub size: u64,
+}
+
 /// The machine.
 pub trait Host: fmt::Debug + Send + Sync + 'static {
     /// Looks at the machine now: what changes at run time (huge pages, memory) is
@@ -116,8 +140,16 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     /// The addresses of a name, in the resolver's order.
     fn resolve<'a>(&'a self, name: &'a str) -> Answer<'a, Vec<IpAddr>>;
 
-    /// A small file that the node keeps for itself: `None` if it is not there.
+    /// A small file, such as the node keeps for itself: `None` if it is not there.
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError>;
+
+    /// What is at a path that somebody else fills: `None` if nothing is there. The
+    /// disk may take its time: not to be called where others wait.
+    fn list(&self, path: &Path) -> Result<Option<Listing>, HostError>;
+
+    /// Watches a file or a directory from now on, until something may have changed
+    /// there. A hint, no more: who asks for it looks from time to time as well.
+    fn hint(&self, path: &Path) -> Hint;
 
     /// Replaces such a file as a whole.
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError>;

@@ -47,6 +47,13 @@ impl Disk {
             .insert(path.to_owned(), Held::File(content.into()));
     }
 
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
+        self.held.iter().filter_map(|(path, held)| match held {
+            Held::File(content) => Some((path.as_path(), &**content)),
+            Held::Directory(_) => None,
+        })
+    }
+
     fn directory(&mut self, path: &Path) -> Result<&mut Directory, HostError> {
         match self.held.get_mut(path) {
             Some(Held::Directory(directory)) => Ok(directory),

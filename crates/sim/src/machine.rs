@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, HostError, Interface, MachineFacts,
+    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, FileEntry, Hint, HostError,
+    Interface, Listing, MachineFacts,
 };
 use tokio::sync::watch;
 
@@ -50,8 +51,10 @@ pub struct Machine {
     name: String,
     address: IpAddr,
     cgroups: Cgroups,
-    /// What a node keeps there. Held for one access.
+    /// What a node keeps or is given there. Held for one access.
     disk: Mutex<Disk>,
+    /// Something was written.
+    written: watch::Sender<()>,
     /// Nothing ails a machine that was told of nothing.
     faults: Option<watch::Receiver<Faults>>,
 }
@@ -71,6 +74,7 @@ impl Machine {
             address,
             cgroups: Cgroups::default(),
             disk: Mutex::default(),
+            written: watch::channel(()).0,
             faults: None,
         }
     }
@@ -111,6 +115,15 @@ fn fold(salt: u64, texts: &[&str]) -> u64 {
     bytes.fold(start, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+fn entry(path: &Path, content: &[u8]) -> FileEntry {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    FileEntry {
+        name: name.into_owned(),
+        regular: true,
+        size: content.len() as u64,
+    }
 }
 
 impl Host for Machine {
@@ -176,8 +189,32 @@ impl Host for Machine {
         Ok(self.on_disk(|disk| disk.read(path)))
     }
 
+    fn list(&self, path: &Path) -> Result<Option<Listing>, HostError> {
+        if let Some(content) = self.on_disk(|disk| disk.read(path)) {
+            return Ok(Some(Listing::File(entry(path, &content))));
+        }
+        let inside = self.on_disk(|disk| {
+            let inside = disk.files().filter(|(file, _)| file.parent() == Some(path));
+            inside
+                .map(|(file, content)| entry(file, content))
+                .collect::<Vec<_>>()
+        });
+        // A directory is there when something is in it.
+        Ok((!inside.is_empty()).then_some(Listing::Directory(inside)))
+    }
+
+    fn hint(&self, _: &Path) -> Hint {
+        let mut written = self.written.subscribe();
+        Box::pin(async move {
+            if written.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+
     fn write(&self, path: &Path, content: &[u8], _: u32) -> Result<(), HostError> {
         self.on_disk(|disk| disk.write(path, content));
+        self.written.send_replace(());
         Ok(())
     }
 
@@ -241,6 +278,25 @@ mod tests {
         machine.write(path, b"one", 0o600).unwrap();
         machine.write(path, b"two", 0o600).unwrap();
         assert_eq!(machine.read(path).unwrap().unwrap(), b"two");
+    }
+
+    #[tokio::test]
+    async fn its_files_are_listed_and_a_hint_comes_when_one_is_written() {
+        let machine = machine("node-1");
+        let directory = Path::new("/etc/kubernetes/manifests");
+        assert_eq!(machine.list(directory).unwrap(), None);
+        let hint = machine.hint(directory);
+        for name in ["b.yaml", "a.yaml"] {
+            machine.write(&directory.join(name), b"x", 0o600).unwrap();
+        }
+        hint.await;
+        let Some(Listing::Directory(found)) = machine.list(directory).unwrap() else {
+            panic!("it is a directory");
+        };
+        let names: Vec<&str> = found.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["a.yaml", "b.yaml"]);
+        let file = machine.list(&directory.join("a.yaml")).unwrap();
+        assert!(matches!(file, Some(Listing::File(file)) if file.size == 1));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Objects of the API that nodes follow: the newest version of each, for
 //! everybody who needs it.
 
+mod node_pods;
 mod nodes;
 mod own_node;
 mod pods;
@@ -18,6 +19,7 @@ use seams::{SharedClock, timeout};
 use serde::de::DeserializeOwned;
 use tracing::{debug, warn};
 
+pub use node_pods::{PodSet, Pods, PodsByNode};
 pub use nodes::Nodes;
 pub use own_node::OwnNode;
 pub use pods::PodPhases;
@@ -33,11 +35,18 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// A server that takes longer than this for one object is away.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// How long one watch is asked to last, in seconds; then the object is looked at
-/// anew.
+/// How long one watch is asked to last, in seconds; then the next goes on from its
+/// last version.
 const WATCH_SECONDS: u32 = 290;
 /// How long it may last by our clock: a watch that says nothing ends here.
 const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
+
+/// After so many watches that went on from each other, about an hour, all is looked
+/// at anew: nothing is believed for ever.
+const WATCHES_PER_LOOK: u32 = 12;
+
+/// The server no longer knows what followed a version.
+const GONE: u16 = 410;
 
 /// Which objects of a kind are followed.
 enum Selection {
@@ -66,7 +75,27 @@ trait Told<K> {
     fn gone(&self, object: K);
 }
 
-/// Follows objects of a kind: looks, watches until the watch ends, and looks again.
+/// How a watch ended.
+enum Ended {
+    /// The next can go on from the last version.
+    InPeace,
+    /// The server cannot go on from the version that it was given.
+    Stale,
+}
+
+/// From where objects are followed.
+#[derive(Default)]
+struct Position {
+    /// `None` when all has to be looked at anew.
+    version: Option<String>,
+    /// Since all was looked at.
+    watches: u32,
+    /// The last watch did not end in peace.
+    broke: bool,
+}
+
+/// Follows objects of a kind: looks, watches until the watch ends, and goes on from
+/// there; looks again when that is not possible.
 struct Following<'a, K, T> {
     api: Api<K>,
     clock: &'a SharedClock,
@@ -94,12 +123,10 @@ impl<'a, K: Followed, T: Told<K>> Following<'a, K, T> {
     async fn run(&self) {
         let api = &self.api;
         let mut pause = FIRST_PAUSE;
+        let mut position = Position::default();
         let mut last_problem = None;
         loop {
-            let problem = match self.look(api).await {
-                Ok(version) => self.watch(api, &version).await.err(),
-                Err(problem) => Some(problem),
-            };
+            let problem = self.step(api, &mut position).await.err();
             pause = match &problem {
                 Some(_) => (pause * 2).min(LAST_PAUSE),
                 None => FIRST_PAUSE,
@@ -119,6 +146,27 @@ impl<'a, K: Followed, T: Told<K>> Following<'a, K, T> {
         }
     }
 
+    /// One watch, after a look if there is nothing to go on from.
+    async fn step(&self, api: &Api<K>, position: &mut Position) -> Result<(), String> {
+        let mut version = if let Some(version) = position.version.take() {
+            version
+        } else {
+            position.watches = 0;
+            self.look(api).await?
+        };
+        let outcome = self.watch(api, &mut version).await;
+        position.watches += 1;
+        let goes_on = match &outcome {
+            Ok(Ended::InPeace) => position.watches < WATCHES_PER_LOOK,
+            Ok(Ended::Stale) => false,
+            // A connection that broke says nothing of the version; a second one may.
+            Err(_) => !position.broke,
+        };
+        position.broke = outcome.is_err();
+        position.version = goes_on.then_some(version);
+        outcome.map(drop)
+    }
+
     /// The objects as they are, and the version to watch from.
     async fn look(&self, api: &Api<K>) -> Result<String, String> {
         let listed = timeout(&**self.clock, ANSWER, api.list(&self.selection.listed())).await;
@@ -128,28 +176,38 @@ impl<'a, K: Followed, T: Told<K>> Following<'a, K, T> {
         Ok(listed.metadata.resource_version.unwrap_or_default())
     }
 
-    /// Ends in peace when it is time to look again.
-    async fn watch(&self, api: &Api<K>, version: &str) -> Result<(), String> {
+    /// Moves the version along with what it is told.
+    async fn watch(&self, api: &Api<K>, version: &mut String) -> Result<Ended, String> {
         let parameters = self.selection.watched().timeout(WATCH_SECONDS);
         let watched = async {
-            let events = api.watch(&parameters, version).await?;
+            let events = api.watch(&parameters, &version.clone()).await?;
             let mut events = pin!(events);
             while let Some(event) = events.try_next().await? {
                 match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        advance(version, object.meta().resource_version.as_deref());
                         self.told.changed(kept(object));
                     }
-                    WatchEvent::Deleted(object) => self.told.gone(object),
-                    WatchEvent::Bookmark(_) => {}
+                    WatchEvent::Deleted(object) => {
+                        advance(version, object.meta().resource_version.as_deref());
+                        self.told.gone(object);
+                    }
+                    WatchEvent::Bookmark(bookmark) => {
+                        advance(version, Some(&bookmark.metadata.resource_version));
+                    }
                     // Too old to go on from, most likely: the next look tells.
-                    WatchEvent::Error(_) => break,
+                    WatchEvent::Error(_) => return Ok(false),
                 }
             }
-            Ok::<(), kube::Error>(())
+            Ok::<bool, kube::Error>(true)
         };
         match timeout(&**self.clock, WATCH_LIMIT, watched).await {
-            Ok(outcome) => outcome.map_err(|error| error.to_string()),
-            Err(_) => Ok(()),
+            Ok(Ok(true)) => Ok(Ended::InPeace),
+            Ok(Err(kube::Error::Api(status))) if status.code == GONE => Ok(Ended::Stale),
+            Ok(Err(error)) => Err(error.to_string()),
+            // Either the server cannot go on, or it did not even say that it ends:
+            // then it is not believed.
+            Ok(Ok(false)) | Err(_) => Ok(Ended::Stale),
         }
     }
 }
@@ -173,6 +231,13 @@ impl Selection {
         match self {
             Self::Fields(words) | Self::Labels(words) => words,
         }
+    }
+}
+
+/// Without a version of its own, what was told last is where we are.
+fn advance(version: &mut String, told: Option<&str>) {
+    if let Some(told) = told.filter(|told| !told.is_empty()) {
+        told.clone_into(version);
     }
 }
 

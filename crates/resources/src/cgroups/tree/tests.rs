@@ -7,7 +7,8 @@ use std::time::SystemTime;
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupValue, CgroupVersion, DefaultRoute, DiskFigures, Interface, MachineFacts,
+    Answer, CgroupValue, CgroupVersion, DefaultRoute, DiskFigures, Hint, Interface, Listing,
+    MachineFacts,
 };
 use serde_json::{Value, json};
 use testkit::clock::TokioClock;
@@ -56,6 +57,14 @@ impl Host for Machine {
 
     fn read(&self, _: &Path) -> Result<Option<Vec<u8>>, HostError> {
         Ok(None)
+    }
+
+    fn list(&self, _: &Path) -> Result<Option<Listing>, HostError> {
+        Ok(None)
+    }
+
+    fn hint(&self, _: &Path) -> Hint {
+        Box::pin(std::future::pending())
     }
 
     fn write(&self, path: &Path, _: &[u8], _: u32) -> Result<(), HostError> {

@@ -1,0 +1,376 @@
+//! The pods of a node: all that the API server has bound to it, as one set that
+//! changes. One node follows its own; a fleet follows all by one watch and hands
+//! to each node its own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use seams::SharedClock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use types::PodUid;
+
+use super::{Following, Selection, Told};
+
+/// The pods of one node.
+pub type PodSet = BTreeMap<PodUid, Arc<Pod>>;
+
+/// `None` until the API server has told once which there are.
+type Seen = watch::Sender<Option<Arc<PodSet>>>;
+
+/// The pods that are bound to one node.
+pub struct Pods {
+    pub node: String,
+    pub client: Client,
+    pub clock: SharedClock,
+    /// `None` until the API server has told once which there are.
+    pub seen: watch::Sender<Option<Arc<PodSet>>>,
+}
+
+impl fmt::Debug for Pods {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Pods").finish_non_exhaustive()
+    }
+}
+
+impl Pods {
+    /// Follows the pods until told to stop.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let own = Selection::Fields(format!("spec.nodeName={}", self.node));
+        let following = Following::new(&self.client, &self.clock, own, &self);
+        shutdown.run_until_cancelled(following.run()).await;
+    }
+}
+
+impl Told<Pod> for Pods {
+    fn all(&self, pods: Vec<Pod>) {
+        let pods = pods.into_iter().filter_map(entry).collect();
+        self.seen.send_replace(Some(Arc::new(pods)));
+    }
+
+    fn changed(&self, pod: Pod) {
+        put(&self.seen, pod);
+    }
+
+    fn gone(&self, pod: Pod) {
+        take(&self.seen, &pod);
+    }
+}
+
+/// The pods of many nodes. Clones share them.
+#[derive(Clone)]
+pub struct PodsByNode {
+    client: Client,
+    clock: SharedClock,
+    /// Pods of other nodes are not kept.
+    is_ours: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Held for one access.
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By node: those that have pods, and those that somebody follows.
+    nodes: BTreeMap<String, Seen>,
+    /// The API server has told once which there are.
+    listed: bool,
+}
+
+impl fmt::Debug for PodsByNode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("PodsByNode").finish_non_exhaustive()
+    }
+}
+
+impl PodsByNode {
+    pub fn new(
+        client: Client,
+        clock: SharedClock,
+        is_ours: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    ) -> Self {
+        Self {
+            client,
+            clock,
+            is_ours,
+            known: Arc::default(),
+        }
+    }
+
+    /// The pods of one node, which must be ours.
+    pub fn follow(&self, node: &str) -> watch::Receiver<Option<Arc<PodSet>>> {
+        self.with(|known| known.node(node).subscribe())
+    }
+
+    /// Follows the pods until told to stop.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let bound = Selection::Fields("spec.nodeName!=".to_owned());
+        let following = Following::new(&self.client, &self.clock, bound, &self);
+        shutdown.run_until_cancelled(following.run()).await;
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
+        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The name of the pod's node, if it is ours.
+    fn node_of(&self, pod: &Pod) -> Option<String> {
+        let node = pod.spec.as_ref()?.node_name.as_ref()?;
+        (self.is_ours)(node).then(|| node.clone())
+    }
+}
+
+impl Known {
+    fn node(&mut self, name: &str) -> &Seen {
+        let listed = self.listed;
+        self.nodes
+            .entry(name.to_owned())
+            .or_insert_with(|| watch::channel(listed.then(Arc::default)).0)
+    }
+
+    /// Who has no pods and is not followed is not kept.
+    fn forget_idle(&mut self) {
+        self.nodes.retain(|_, seen| {
+            let empty = seen.borrow().as_ref().is_none_or(|pods| pods.is_empty());
+            !empty || seen.receiver_count() > 0
+        });
+    }
+}
+
+impl Told<Pod> for PodsByNode {
+    fn all(&self, pods: Vec<Pod>) {
+        let mut sets: BTreeMap<String, PodSet> = BTreeMap::new();
+        for pod in pods {
+            if let Some(node) = self.node_of(&pod) {
+                sets.entry(node).or_default().extend(entry(pod));
+            }
+        }
+        self.with(|known| {
+            known.listed = true;
+            for name in sets.keys() {
+                known.node(name);
+            }
+            for (name, seen) in &known.nodes {
+                let pods = sets.remove(name).unwrap_or_default();
+                // A node whose pods are as they were is not woken.
+                seen.send_if_modified(|seen| {
+                    let changed = seen.as_deref() != Some(&pods);
+                    if changed {
+                        *seen = Some(Arc::new(pods));
+                    }
+                    changed
+                });
+            }
+            known.forget_idle();
+        });
+    }
+
+    fn changed(&self, pod: Pod) {
+        if let Some(node) = self.node_of(&pod) {
+            self.with(|known| put(known.node(&node), pod));
+        }
+    }
+
+    fn gone(&self, pod: Pod) {
+        let Some(node) = self.node_of(&pod) else {
+            return;
+        };
+        self.with(|known| {
+            let seen = known.node(&node);
+            take(seen, &pod);
+            let empty = seen.borrow().as_ref().is_none_or(|pods| pods.is_empty());
+            if empty && seen.receiver_count() == 0 {
+                known.nodes.remove(&node);
+            }
+        });
+    }
+}
+
+fn entry(pod: Pod) -> Option<(PodUid, Arc<Pod>)> {
+    let uid = PodUid::new(pod.metadata.uid.as_deref()?);
+    Some((uid, Arc::new(pod)))
+}
+
+/// A reader who still holds the former set keeps it.
+fn put(seen: &Seen, pod: Pod) {
+    seen.send_modify(|seen| Arc::make_mut(seen.get_or_insert_default()).extend(entry(pod)));
+}
+
+fn take(seen: &Seen, pod: &Pod) {
+    let uid = PodUid::new(pod.metadata.uid.as_deref().unwrap_or_default());
+    seen.send_if_modified(|seen| {
+        let there = seen.as_ref().is_some_and(|pods| pods.contains_key(&uid));
+        if let Some(pods) = seen.as_mut().filter(|_| there) {
+            Arc::make_mut(pods).remove(&uid);
+        }
+        there
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::PodSpec;
+    use kube::client::Body;
+    use testkit::clock::TokioClock;
+
+    use super::*;
+    use crate::objects::nodes::nobody;
+
+    fn pod(uid: &str, node: &str) -> Pod {
+        let mut pod = Pod {
+            spec: Some(PodSpec {
+                node_name: Some(node.to_owned()),
+                ..PodSpec::default()
+            }),
+            ..Pod::default()
+        };
+        pod.metadata.uid = Some(uid.to_owned());
+        pod
+    }
+
+    fn uids(seen: &watch::Receiver<Option<Arc<PodSet>>>) -> Option<String> {
+        let seen = seen.borrow();
+        let uids: Vec<&str> = seen.as_ref()?.keys().map(PodUid::as_str).collect();
+        Some(uids.join(" "))
+    }
+
+    fn by_node() -> PodsByNode {
+        let clock = Arc::new(TokioClock::starting_at(UNIX_EPOCH));
+        PodsByNode::new(nobody(), clock, Arc::new(|node| node != "theirs"))
+    }
+
+    #[tokio::test]
+    async fn each_node_sees_its_own_pods_come_and_go() {
+        let pods = by_node();
+        let (a, b) = (pods.follow("a"), pods.follow("b"));
+        assert_eq!((uids(&a), uids(&b)), (None, None));
+        pods.all(vec![pod("1", "a"), pod("2", "c"), pod("3", "theirs")]);
+        assert_eq!(uids(&a).as_deref(), Some("1"));
+        assert_eq!(uids(&b).as_deref(), Some(""));
+        pods.changed(pod("4", "b"));
+        pods.changed(pod("5", "a"));
+        pods.gone(pod("1", "a"));
+        assert_eq!(uids(&a).as_deref(), Some("5"));
+        assert_eq!(uids(&b).as_deref(), Some("4"));
+        pods.all(vec![pod("4", "b")]);
+        assert_eq!(uids(&a).as_deref(), Some(""));
+    }
+
+    #[tokio::test]
+    async fn who_comes_late_sees_what_was_there_and_nobodys_pods_are_not_kept() {
+        let pods = by_node();
+        pods.all(vec![pod("1", "a"), pod("2", "theirs")]);
+        assert_eq!(uids(&pods.follow("a")).as_deref(), Some("1"));
+        assert_eq!(uids(&pods.follow("b")).as_deref(), Some(""));
+        pods.gone(pod("1", "a"));
+        pods.all(Vec::new());
+        assert!(pods.with(|known| known.nodes.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn a_node_whose_pods_are_as_they_were_is_not_woken_by_a_look() {
+        let pods = by_node();
+        let mut a = pods.follow("a");
+        pods.all(vec![pod("1", "a")]);
+        a.mark_unchanged();
+        pods.all(vec![pod("1", "a"), pod("2", "b")]);
+        assert!(!a.has_changed().unwrap());
+    }
+
+    /// What the server was asked, and what it answers next.
+    type Script = Arc<Mutex<(Vec<String>, Vec<&'static str>)>>;
+
+    fn server(script: &Script) -> Client {
+        let script = Arc::clone(script);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let mut script = script.lock().unwrap();
+            script
+                .0
+                .push(request.uri().query().unwrap_or_default().to_owned());
+            let answer = (!script.1.is_empty()).then(|| script.1.remove(0));
+            async move {
+                // After its last answer the server is silent.
+                let Some(answer) = answer else {
+                    return std::future::pending().await;
+                };
+                Ok::<_, std::io::Error>(Response::new(Body::from(answer.as_bytes().to_vec())))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    const LIST: &str = r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "5"},
+        "items": [{"metadata": {"uid": "1"}}]}"#;
+    const ADDED: &str = r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"uid":"2","resourceVersion":"7"}}}
+{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}
+"#;
+    const TOO_OLD: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"too old"}}
+"#;
+    const LATER: &str = r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "20"},
+        "items": [{"metadata": {"uid": "3"}}]}"#;
+
+    /// The queries until the third pod is seen, which is in the last list.
+    async fn queries(answers: Vec<&'static str>) -> Vec<String> {
+        let script: Script = Arc::new(Mutex::new((Vec::new(), answers)));
+        let clock: SharedClock = Arc::new(TokioClock::starting_at(UNIX_EPOCH));
+        let (seen, mut pods) = watch::channel(None);
+        let following = Pods {
+            node: "n".to_owned(),
+            client: server(&script),
+            clock: clock.clone(),
+            seen,
+        };
+        let third = PodUid::new("3");
+        tokio::select! {
+            () = following.run(CancellationToken::new()) => unreachable!("nobody has ended it"),
+            () = clock.sleep(Duration::from_secs(20)) => panic!("{:?}", script.lock().unwrap().0),
+            found = pods.wait_for(|pods: &Option<Arc<PodSet>>| {
+                pods.as_ref().is_some_and(|pods| pods.contains_key(&third))
+            }) => assert_eq!(found.unwrap().as_ref().unwrap().len(), 1),
+        }
+        let asked = script.lock().unwrap().0.clone();
+        let short = asked.into_iter().map(|query| {
+            assert!(query.contains("spec.nodeName%3Dn"), "{query}");
+            let pairs = query.split('&');
+            let version = pairs.filter_map(|pair| pair.strip_prefix("resourceVersion="));
+            if query.contains("watch=true") {
+                format!("watch {}", version.collect::<String>())
+            } else {
+                "list".to_owned()
+            }
+        });
+        // The watch after the last list may have begun.
+        short.filter(|query| query != "watch 20").collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_goes_on_from_its_last_bookmark_and_one_too_old_leads_to_a_look() {
+        let asked = queries(vec![LIST, ADDED, TOO_OLD, LATER]).await;
+        assert_eq!(asked, ["list", "watch 5", "watch 9", "list"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_broke_is_resumed_once_and_then_all_is_looked_at() {
+        const BROKEN: &str = "nonsense\n";
+        let asked = queries(vec![LIST, ADDED, BROKEN, BROKEN, LATER]).await;
+        assert_eq!(asked, ["list", "watch 5", "watch 9", "watch 9", "list"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_some_watches_all_is_looked_at_anew() {
+        const WATCHES: usize = super::super::WATCHES_PER_LOOK as usize;
+        let mut answers = vec![ADDED; WATCHES];
+        answers.insert(0, LIST);
+        answers.push(LATER);
+        let asked = queries(answers).await;
+        let lists: Vec<_> = (0..asked.len())
+            .filter(|place| asked[*place] == "list")
+            .collect();
+        assert_eq!(lists, [0, WATCHES + 1]);
+    }
+}

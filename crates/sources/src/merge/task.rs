@@ -1,0 +1,87 @@
+//! Keeps the desired set published.
+
+use seams::SharedClock;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::{Desired, Merge, Refused};
+use crate::delivery::{Delivery, Source};
+
+/// What one source publishes; `None` for a source that is not configured.
+pub type Deliveries = Option<watch::Receiver<Option<Delivery>>>;
+
+/// Takes what the sources deliver. Runs as one task.
+#[derive(Debug)]
+pub struct Merging {
+    pub file: Deliveries,
+    pub http: Deliveries,
+    pub api: Deliveries,
+    pub clock: SharedClock,
+    pub desired: watch::Sender<Desired>,
+    /// Whom an event should be made about. What does not fit is only logged.
+    pub refused: mpsc::Sender<Refused>,
+}
+
+impl Merging {
+    /// Merges until told to stop.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        shutdown.run_until_cancelled(self.merge()).await;
+    }
+
+    async fn merge(&mut self) {
+        let all = [
+            (Source::File, &mut self.file),
+            (Source::Http, &mut self.http),
+            (Source::Api, &mut self.api),
+        ];
+        let mut configured = Vec::new();
+        for (source, deliveries) in all {
+            if let Some(deliveries) = deliveries {
+                configured.push(source);
+                // It may have delivered before we came.
+                deliveries.mark_changed();
+            }
+        }
+        let mut merge = Merge::new(configured);
+        self.desired.send_replace(merge.desired());
+        loop {
+            let delivery = tokio::select! {
+                delivery = next(&mut self.file) => delivery,
+                delivery = next(&mut self.http) => delivery,
+                delivery = next(&mut self.api) => delivery,
+            };
+            let changes = merge.take(&delivery, self.clock.now());
+            if changes.is_empty() {
+                continue;
+            }
+            debug!(
+                source = %delivery.source,
+                added = changes.added.len(),
+                updated = changes.updated.len(),
+                deleted = changes.deleted.len(),
+                removed = changes.removed.len(),
+                reconciled = changes.reconciled.len(),
+                "pods have changed"
+            );
+            self.desired.send_replace(merge.desired());
+            for refused in changes.refused {
+                warn!(reason = Refused::REASON, "{}", refused.message);
+                let _ = self.refused.try_send(refused);
+            }
+        }
+    }
+}
+
+/// The next delivery. Waits for ever where there is no source, or no longer one: its
+/// pods stay.
+async fn next(deliveries: &mut Deliveries) -> Delivery {
+    if let Some(deliveries) = deliveries {
+        while deliveries.changed().await.is_ok() {
+            if let Some(delivery) = deliveries.borrow_and_update().clone() {
+                return delivery;
+            }
+        }
+    }
+    std::future::pending().await
+}
