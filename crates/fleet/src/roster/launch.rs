@@ -1,11 +1,9 @@
 //! Runs one node: an agent, unless its name is somebody else's.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{AgentError, Running};
-use futures_util::FutureExt as _;
+use agent::Running;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use tokio::sync::oneshot;
@@ -58,22 +56,14 @@ async fn run(common: &Common, client: Client, launched: &Launched) -> Result<(),
             member.send_replace(seen);
         }
     };
-    // A fault of ours in one node must not take the others with it.
-    let running = AssertUnwindSafe(agent::run(config, seams, tell, end.clone())).catch_unwind();
+    let running = agent::run(config, seams, tell, end.clone());
     let (outcome, ()) = tokio::join!(running, telling);
     let member = member.send_replace(None);
     let renewed = member.and_then(|member| *member.lease_renewed.borrow());
     if renewed.is_some() {
         left.send_replace(renewed);
     }
-    match outcome {
-        Ok(outcome) => Ok(outcome?),
-        Err(_) => Err(AgentError::Died {
-            part: "agent",
-            cause: "it panicked".to_owned(),
-        }
-        .into()),
-    }
+    Ok(outcome?)
 }
 
 /// A node that somebody else has made is not taken over.
