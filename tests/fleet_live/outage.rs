@@ -1,5 +1,5 @@
-//! The API server restarted under a fleet. In full with 500 nodes
-//! (`FERROLET_FLEET_NODES=500`), here with fewer.
+//! The API server restarted under a fleet. In full with 500 nodes (`cargo xtask
+//! restart`), here with fewer.
 
 use std::time::{Duration, Instant};
 

@@ -1,17 +1,17 @@
-//! A live test for longer than the tests look: in the lab of this checkout, with its
-//! figures printed.
+//! A live test for longer, or with more, than in the tests: in the lab of this
+//! checkout, with its figures printed.
 
 use anyhow::{Context, Result, bail};
 use testkit::cargo::cargo;
 use testkit::lab::{InstanceId, Lab, Layout, Options, saved_logs_dir};
 
-/// Which, and for how long.
+/// Which, and how large.
 pub(crate) struct LongRun {
     pub(crate) title: String,
-    /// The module of `identity_live`.
-    pub(crate) module: &'static str,
-    /// The variable that says for how long.
-    pub(crate) lasting: (&'static str, u64),
+    /// The test binary, and the module in it.
+    pub(crate) test: [&'static str; 2],
+    /// The variable that says for how long, or with how many.
+    pub(crate) size: (&'static str, u64),
     /// What a failure means.
     pub(crate) failure: &'static str,
 }
@@ -35,12 +35,13 @@ impl LongRun {
     }
 
     fn test(&self) -> Result<()> {
-        let (variable, lasting) = self.lasting;
+        let (variable, size) = self.size;
+        let [binary, module] = self.test;
         let status = cargo()
             .args(["test", "--locked", "--package", "e2e"])
-            .args(["--test", "identity_live", self.module])
+            .args(["--test", binary, module])
             .args(["--", "--nocapture"])
-            .env(variable, lasting.to_string())
+            .env(variable, size.to_string())
             .status()
             .context("cannot run cargo")?;
         if !status.success() {

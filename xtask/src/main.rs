@@ -69,6 +69,12 @@ enum Task {
         #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(12..))]
         seconds: u64,
     },
+    /// Restart the API server under a fleet, and tell how soon all of it is back
+    Restart {
+        /// How many nodes
+        #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+        nodes: u64,
+    },
     /// Measure what our agent costs, beside upstream's programs
     Bench {
         #[command(subcommand)]
@@ -101,6 +107,7 @@ fn main() -> ExitCode {
         Task::Fuzz { target, seconds } => done(fuzz::run(target.as_deref(), seconds)),
         Task::Rotation { minutes } => done(rotation::run(minutes)),
         Task::Outage { seconds } => done(outage::run(seconds)),
+        Task::Restart { nodes } => done(outage::restart(nodes)),
         Task::Bench { what } => done(match what {
             Bench::Idle { seconds } => bench::idle::run(seconds),
             Bench::Fleet(plan) => bench::fleet::run(&plan),

@@ -8,8 +8,8 @@ use crate::long_run::LongRun;
 pub(crate) fn run(minutes: u64) -> Result<()> {
     LongRun {
         title: format!("rotation, {minutes} minutes"),
-        module: "rotation::",
-        lasting: ("FERROLET_ROTATION_MINUTES", minutes),
+        test: ["identity_live", "rotation::"],
+        size: ("FERROLET_ROTATION_MINUTES", minutes),
         failure: "a rotation was noticed",
     }
     .run()
