@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use config::check_file;
 use config::flags::CommandLine;
@@ -128,9 +129,31 @@ proptest! {
     }
 }
 
-/// Processor time of this thread, in seconds: others on the machine do not
-/// count.
-fn seconds_for(job: impl FnOnce()) -> f64 {
+/// Seconds within which ten mebibytes are answered, and two of them.
+const SOON: f64 = 1.0;
+const SOON_ENOUGH: f64 = 0.4;
+
+/// Tries at a job; see [`seconds_for`].
+const TRIES: usize = 5;
+
+/// Processor time of this thread that a job takes, in seconds: the least of some
+/// tries, as soon as one is within the bound. What else runs on the machine shares
+/// its caches and cores and can only make a try longer; the other jobs of this file
+/// wait.
+fn seconds_for(bound: f64, mut job: impl FnMut()) -> f64 {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut least = f64::INFINITY;
+    for _ in 0..TRIES {
+        least = least.min(seconds_for_one(&mut job));
+        if least < bound {
+            break;
+        }
+    }
+    least
+}
+
+fn seconds_for_one(job: impl FnOnce()) -> f64 {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         #[allow(clippy::cast_precision_loss, reason = "a measure of seconds")]
@@ -171,8 +194,8 @@ fn ten_mebibytes_are_answered_within_a_second() {
         ("JSON", format!("{JSON_HEAD}\"clusterDNS\":[{json}\"a\"]}}")),
         ("noise", "\u{0}\u{fffd}:-[{".repeat(SIZE / 10)),
     ] {
-        let seconds = seconds_for(|| drop(check_file(what, text.as_bytes())));
-        assert!(seconds < 1.0, "{what}: {seconds} s");
+        let seconds = seconds_for(SOON, || drop(check_file(what, text.as_bytes())));
+        assert!(seconds < SOON, "{what}: {seconds} s");
     }
 }
 
@@ -255,10 +278,10 @@ fn much_of_any_field_is_answered_soon() {
         for value in large_values(field.kind, SIZE) {
             json = !json;
             let text = file_with(field.path, &value, json);
-            let seconds = seconds_for(|| drop(check_file("large", text.as_bytes())));
+            let seconds = seconds_for(SOON_ENOUGH, || drop(check_file("large", text.as_bytes())));
             let start: String = value.chars().take(30).collect();
             assert!(
-                seconds < 0.4,
+                seconds < SOON_ENOUGH,
                 "{} (JSON: {json}) {start}: {seconds} s",
                 field.path
             );
@@ -338,8 +361,8 @@ fn ten_mebibytes_of_one_field_are_answered_within_a_second() {
         ("a key", long.as_str(), "1".to_owned(), true),
     ] {
         let text = file_with(path, &value, json);
-        let seconds = seconds_for(|| drop(check_file(what, text.as_bytes())));
-        assert!(seconds < 1.0, "{what}: {seconds} s");
+        let seconds = seconds_for(SOON, || drop(check_file(what, text.as_bytes())));
+        assert!(seconds < SOON, "{what}: {seconds} s");
     }
 }
 
@@ -355,11 +378,11 @@ fn a_flag_given_thirty_thousand_times_is_answered_within_a_second() {
     ];
     for flag in flags {
         let words: Vec<String> = (0..30_000).map(flag).collect();
-        let seconds = seconds_for(|| {
+        let seconds = seconds_for(SOON, || {
             let line = CommandLine::parse(&words).unwrap();
             drop(resolve(&line, Path::new("/")));
         });
-        assert!(seconds < 1.0, "{}: {seconds} s", words[0]);
+        assert!(seconds < SOON, "{}: {seconds} s", words[0]);
     }
 }
 
@@ -385,14 +408,16 @@ fn nesting_ten_thousand_deep_is_answered_within_a_second() {
         ("steps", format!("{HEAD}{steps}")),
         ("JSON", format!("{JSON_HEAD}\"a\":{json}}}")),
     ] {
-        let seconds = seconds_for(|| assert!(!check_file(what, text.as_bytes()).is_empty()));
-        assert!(seconds < 1.0, "{what}: {seconds} s");
+        let seconds = seconds_for(SOON, || {
+            assert!(!check_file(what, text.as_bytes()).is_empty())
+        });
+        assert!(seconds < SOON, "{what}: {seconds} s");
         // And as a drop-in, which goes another way.
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.conf"), &text).unwrap();
         let words = [format!("--config-dir={}", dir.path().display())];
         let line = CommandLine::parse(&words).unwrap();
-        let seconds = seconds_for(|| drop(resolve(&line, Path::new("/"))));
-        assert!(seconds < 1.0, "{what} as a drop-in: {seconds} s");
+        let seconds = seconds_for(SOON, || drop(resolve(&line, Path::new("/"))));
+        assert!(seconds < SOON, "{what} as a drop-in: {seconds} s");
     }
 }
