@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::events::Severity;
+use api::events::{Recorder, Severity, about_node};
 use api::transport::Options;
 use identity::csr::Requester;
 use identity::decide::state::State;
@@ -18,8 +18,6 @@ use identity::tls::{self, TlsError};
 use jiff::tz::TimeZone;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use node::Recorder;
-use node::recorder::about_node;
 use rustls::sign::CertifiedKey;
 use seams::SharedClock;
 use thiserror::Error;

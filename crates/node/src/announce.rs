@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use api::events::Severity;
+use api::events::{Recorder, Severity, about_node};
 use k8s_openapi::api::core::v1::Node;
 
 use seams::host::MachineFacts;
 
 use crate::conditions::Transition;
-use crate::recorder::{Recorder, about_node};
 use crate::update::Updated;
 
 /// Upstream's words, by which tools know it.

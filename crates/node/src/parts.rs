@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api::events::{Recorder, Recording};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use seams::{SharedClock, SharedHost};
@@ -17,7 +18,6 @@ use crate::csinode::CsiNodeMaker;
 use crate::lease::LeaseKeeper;
 use crate::observe::{Observer, Reports};
 use crate::readiness::CsiNodeState;
-use crate::recorder::{Recorder, Recording};
 use crate::register::Register;
 use crate::status::{Reconnect, Status};
 

@@ -4,5 +4,6 @@ mod bench;
 mod csinode;
 mod events;
 mod lease;
+mod recorder;
 mod register;
 mod status;

@@ -3,7 +3,7 @@
 //!
 //! In: a path and the machine's files, a URL, the pods that `api` follows. Each
 //! source publishes all of its pods whenever something changed ([`Delivery`], on a
-//! `watch` channel). Out: the [`merge::Desired`] set, in which each pod is found by its
+//! `watch` channel). Out: the [`Desired`] set, in which each pod is found by its
 //! uid with its source and its mirror; what changed on the way; and the requests
 //! that make and remove mirrors.
 //!
@@ -28,4 +28,4 @@ mod testing;
 pub mod validate;
 
 pub use delivery::{Delivery, Source};
-pub use merge::{Desired, DesiredPod};
+pub use types::desired::{Desired, DesiredPod};

@@ -18,30 +18,11 @@ use k8s_openapi::api::core::v1::Pod;
 use types::{PodName, PodUid};
 
 use crate::annotations::{self, MIRROR, SEEN, SOURCE, is_mirror, name_of, ref_of, uid_of};
-use crate::delivery::{Delivery, Source};
+use types::desired::{Desired, DesiredPod, Source};
+
+use crate::delivery::Delivery;
 
 pub use task::{Deliveries, Merging};
-
-/// What should run on the node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Desired {
-    pub pods: BTreeMap<PodUid, DesiredPod>,
-    /// Mirrors whose static pod is gone.
-    pub orphan_mirrors: Vec<Arc<Pod>>,
-    /// Who has delivered.
-    pub delivered: BTreeSet<Source>,
-    /// All configured sources have: what is not here is not wanted.
-    pub ready: bool,
-}
-
-/// One pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DesiredPod {
-    pub pod: Arc<Pod>,
-    pub source: Source,
-    /// What stands for it at the API server; only for static pods.
-    pub mirror: Option<Arc<Pod>>,
-}
 
 /// What a delivery changed.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,7 +13,7 @@ use types::{PodName, PodRef};
 
 use crate::annotations::{HASH, MIRROR, annotation, name_of, ref_of};
 use crate::delivery::Source;
-use crate::merge::{Desired, DesiredPod};
+use types::desired::{Desired, DesiredPod};
 
 pub use keeper::MirrorKeeper;
 

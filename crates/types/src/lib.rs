@@ -9,6 +9,7 @@
 //! API clients, and imports nothing of ours.
 
 pub mod cpu_set;
+pub mod desired;
 mod digits;
 pub mod duration;
 pub mod names;

@@ -5,7 +5,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::{Desired, Merge, Refused};
+use types::desired::Desired;
+
+use super::{Merge, Refused};
 use crate::delivery::{Delivery, Source};
 
 /// What one source publishes; `None` for a source that is not configured.

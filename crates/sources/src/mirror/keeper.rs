@@ -17,7 +17,7 @@ use types::{PodName, PodRef};
 
 use super::{Step, decide, is_mirror_of, mirror_of};
 use crate::annotations::{name_of, ref_of};
-use crate::merge::Desired;
+use types::desired::Desired;
 
 /// A look that backs the channels.
 const PERIOD: Duration = Duration::from_secs(60);

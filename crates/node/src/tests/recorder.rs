@@ -1,12 +1,20 @@
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
+use api::events::{Recorder, Severity, about_node};
 use http::Method;
+use k8s_openapi::api::core::v1::ObjectReference;
+use seams::SharedClock;
 use testkit::clock::TokioClock;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-use super::*;
 use crate::testapi::TestApi;
+
+/// As client-go has them.
+const MOST_WAITING: usize = 1000;
+const TRIES: usize = 12;
+const BETWEEN_TRIES: Duration = Duration::from_secs(10);
 
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 

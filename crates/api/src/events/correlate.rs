@@ -22,7 +22,7 @@ const REFILL: Duration = Duration::from_secs(300);
 
 /// What was said before.
 #[derive(Debug, Default)]
-pub struct Correlator {
+pub(super) struct Correlator {
     alike: Recent<Alike>,
     seen: Recent<Seen>,
     budgets: Recent<Budget>,
@@ -30,10 +30,10 @@ pub struct Correlator {
 
 /// An event as it is to be sent.
 #[derive(Clone, Debug)]
-pub struct Correlated {
-    pub event: Event,
+pub(super) struct Correlated {
+    pub(super) event: Event,
     /// Where the event is there already: what to change of it.
-    pub patch: Option<Value>,
+    pub(super) patch: Option<Value>,
     key: String,
 }
 
@@ -58,7 +58,7 @@ struct Budget {
 
 impl Correlator {
     /// What to send of `event`, which happened at `uptime`; `None`: nothing.
-    pub fn correlate(
+    pub(super) fn correlate(
         &mut self,
         event: Event,
         now: Timestamp,
@@ -72,7 +72,7 @@ impl Correlator {
     }
 
     /// The server has taken the event, perhaps under another name.
-    pub fn taken(&mut self, correlated: &Correlated, stored: &Event) {
+    pub(super) fn taken(&mut self, correlated: &Correlated, stored: &Event) {
         let seen = Seen {
             count: stored.count.unwrap_or(1),
             first: stored.first_timestamp.clone(),

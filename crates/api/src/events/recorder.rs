@@ -1,14 +1,10 @@
-//! Events: whoever has something to tell records it and goes on; one task sends.
-//!
-//! Nothing here is of nodes but [`about_node`]: the recorder is for every part
-//! that tells people something, and may move to where those can reach it.
+//! Whoever has something to tell records it and goes on; one task sends.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use api::events::Severity;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -19,7 +15,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::correlate::{Correlated, Correlator};
+use super::Severity;
+use super::correlate::{Correlated, Correlator};
 
 /// Events that wait; what comes when it is full is dropped.
 const MOST_WAITING: usize = 1000;
@@ -230,6 +227,3 @@ fn judged(outcome: Result<Event, kube::Error>) -> Sent {
         Err(error) => Sent::Unheard(error),
     }
 }
-
-#[cfg(test)]
-mod tests;
