@@ -10,6 +10,7 @@ mod announce;
 mod membership;
 mod node;
 mod parts;
+mod pods;
 mod serving;
 mod standalone;
 
@@ -21,7 +22,7 @@ use api::transport::Options;
 use identity::client::{Dial, EstablishError};
 use identity::keeper::GaveUp;
 use prometheus::Registry;
-use seams::{SharedHost, SharedRuntime};
+use seams::{SharedHost, SharedRuntime, SharedStorage};
 use server::{PlainPort, Purpose};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use membership::{Access, Member, Membership};
 pub use node::Rates;
+pub use pods::{PodFlags, PodsConfig, PodsConfigError, SharedObjects};
 pub use serving::{ServingSource, StartServingError};
 
 use parts::Parts;
@@ -44,6 +46,7 @@ pub struct Config {
     pub serving: Option<ServingSource>,
     /// Where health is asked for; `None`: nowhere.
     pub healthz: Option<SocketAddr>,
+    pub pods: PodsConfig,
 }
 
 /// Where a node belongs.
@@ -54,6 +57,8 @@ pub enum Place {
     Standalone {
         /// `podCIDR`.
         pod_cidr: Option<String>,
+        /// What its object would be made of.
+        node: Box<::node::Config>,
     },
 }
 
@@ -72,6 +77,7 @@ pub struct Seams {
     /// The same, with the proxy for a server.
     pub dial: Dial,
     pub host: SharedHost,
+    pub storage: SharedStorage,
     pub runtime: SharedRuntime,
     pub registry: Registry,
     /// For the state that is left on disk for tools.
@@ -99,6 +105,10 @@ pub enum AgentError {
         "a part of the node has died ({part}): {cause}; this is a fault of ours, please report it"
     )]
     Died { part: &'static str, cause: String },
+    #[error("staticPodURL: {0}")]
+    ManifestUrl(#[from] sources::http::UrlError),
+    #[error("certificates for staticPodURL cannot be used: {0}")]
+    Trust(#[from] rustls::Error),
     #[error("figures cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -134,10 +144,16 @@ async fn start_and_wait(
         };
         parts.start("health port", |ending| healthz.run(ending));
     }
-    let member = match config.place {
-        Place::Cluster(membership) => Some(membership.join(config.serving, seams, parts).await?),
-        Place::Standalone { pod_cidr } => {
-            standalone::start(pod_cidr, config.serving, seams, parts)?;
+    let Config {
+        place,
+        serving,
+        pods,
+        ..
+    } = config;
+    let member = match place {
+        Place::Cluster(membership) => Some(membership.join(serving, pods, seams, parts).await?),
+        Place::Standalone { pod_cidr, node } => {
+            standalone::start(pod_cidr, *node, serving, pods, seams, parts)?;
             None
         }
     };

@@ -17,6 +17,7 @@ use tracing::info;
 use crate::announce::Announcement;
 use crate::node::{self as own_affairs, Rates};
 use crate::parts::Parts;
+use crate::pods::{self, ClusterSide, PodsConfig, SharedObjects};
 use crate::serving::{Channels, Connected, ServingSource};
 use crate::{AgentError, Seams};
 
@@ -38,6 +39,8 @@ pub enum Access {
         clients: Clients,
         /// The node's object: it is followed for all of them at once.
         own_node: watch::Receiver<Option<Arc<Node>>>,
+        /// What else is followed for all of them.
+        objects: SharedObjects,
     },
 }
 
@@ -57,18 +60,23 @@ impl Membership {
     pub(crate) async fn join(
         self,
         serving: Option<ServingSource>,
+        pods: PodsConfig,
         seams: &Seams,
         parts: &mut Parts,
     ) -> Result<Member, AgentError> {
         let Self { access, node } = self;
         let channels = serving.as_ref().and_then(ServingSource::channels);
-        let (clients, own_node) = match access {
-            Access::Shared { clients, own_node } => (clients, own_node),
+        let (clients, own_node, shared) = match access {
+            Access::Shared {
+                clients,
+                own_node,
+                objects,
+            } => (clients, own_node, Some(objects)),
             Access::Own { identity, rates } => {
                 let transport = become_somebody(identity, channels.as_ref(), seams, parts).await?;
                 let clients = own_affairs::clients(&transport, rates, node.timing);
                 let own_node = own_affairs::follow(&node, &clients, seams, parts);
-                (clients, own_node)
+                (clients, own_node, None)
             }
         };
         // After the kubeconfig, as upstream: who cannot reach the cluster makes no
@@ -76,7 +84,15 @@ impl Membership {
         let serving = serving.map(|serving| serving.start(channels, seams, parts));
         let serving = serving.transpose()?;
         let node_name = node.identity.node_name.clone();
-        let outputs = own_affairs::start(node, clients.clone(), own_node.clone(), seams, parts)?;
+        let (outputs, of_node) =
+            own_affairs::start(node, clients.clone(), own_node.clone(), seams, parts)?;
+        let side = ClusterSide {
+            client: clients.requests.clone(),
+            own_node: own_node.clone(),
+            recorder: outputs.recorder.clone(),
+            shared,
+        };
+        pods::start(pods, of_node, Some(side), seams, parts)?;
         let member = Member {
             registered: outputs.registered,
             own_node: own_node.clone(),

@@ -16,6 +16,7 @@ use node::{Clients, Inputs, NodeParts, Outputs, RuntimeFacts, RuntimeWatch};
 use tokio::sync::watch;
 
 use crate::parts::Parts;
+use crate::pods::OfNode;
 use crate::{AgentError, Seams};
 
 /// Rates of requests.
@@ -67,15 +68,17 @@ pub(crate) fn start(
     own_node: watch::Receiver<Option<Arc<Node>>>,
     seams: &Seams,
     parts: &mut Parts,
-) -> Result<Outputs, AgentError> {
+) -> Result<(Outputs, OfNode), AgentError> {
     let clock = &seams.options.clock;
+    let (ailments, ailing) = watch::channel(Ailments::default());
     let (facts, runtime_facts) = watch::channel(RuntimeFacts::default());
     let inputs = Inputs {
         host: seams.host.clone(),
         clock: clock.clone(),
-        reports: reports(runtime_facts),
+        reports: reports(runtime_facts.clone(), ailing),
         own_node,
     };
+    let name = config.identity.node_name.clone();
     let (tasks, outputs) = NodeParts::build(config, clients, inputs)?;
     let runtime = RuntimeWatch {
         runtime: seams.runtime.clone(),
@@ -89,7 +92,13 @@ pub(crate) fn start(
     parts.start("lease", |ending| tasks.lease.run(ending));
     parts.start("CSINode", |ending| tasks.csi_node.run(ending));
     parts.start("events", |ending| tasks.recording.run(ending));
-    Ok(outputs)
+    let of_node = OfNode {
+        name,
+        runtime: runtime_facts,
+        preview: Arc::clone(&outputs.preview),
+        ailments,
+    };
+    Ok((outputs, of_node))
 }
 
 /// Ways to the API server over connections of the node's own.
@@ -114,11 +123,14 @@ pub(crate) fn clients(transport: &Transport, rates: Rates, timing: Timing) -> Cl
 }
 
 /// What has no part yet that would tell of it is told of as well.
-fn reports(runtime: watch::Receiver<RuntimeFacts>) -> Reports {
+pub(crate) fn reports(
+    runtime: watch::Receiver<RuntimeFacts>,
+    ailments: watch::Receiver<Ailments>,
+) -> Reports {
     Reports {
         runtime,
         pressure: watch::channel(Pressure::default()).1,
-        ailments: watch::channel(Ailments::default()).1,
+        ailments,
         devices: watch::channel(Devices::default()).1,
         volumes_in_use: watch::channel(Some(Vec::new())).1,
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use api::objects::PodPhases;
 use config::flags::CommandLine;
 use config::load::load;
+use config::gates::FeatureGates;
 use config::settings::Settings;
 use config::validate::Machine;
 use fleet::figures::Figures;
@@ -77,7 +78,7 @@ fn begin(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// The kubelet's configuration, which holds for every node.
-fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
+fn settings(arguments: &Arguments) -> Result<(Settings, FeatureGates), Failure> {
     let given = arguments.kubelet_config.iter();
     let flags: Vec<String> = given
         .map(|path| format!("--config={}", path.display()))
@@ -87,27 +88,28 @@ fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
         cgroup_v1: false,
         has_api: true,
     };
-    Ok(load(&line, &working_directory(), Some(machine))?.settings)
+    let loaded = load(&line, &working_directory(), Some(machine))?;
+    Ok((loaded.settings, loaded.gates))
 }
 
 async fn keep(
     arguments: &Arguments,
     fleet: Fleet,
-    settings: Settings,
+    settings: (Settings, FeatureGates),
     log: Option<Log>,
 ) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let access = ClusterAccess::open(&arguments.cluster)?;
     let name = fleet.name.clone();
-    let joining = join(arguments, &access, &fleet, &settings);
+    let joining = join(arguments, &access, &fleet, &settings.0);
     let mut joined = tokio::select! {
         joined = joining => joined?,
         _ = terminate.recv() => return Err(Failure::Interrupted("SIGTERM")),
         _ = interrupt.recv() => return Err(Failure::Interrupted("SIGINT")),
     };
     let (wanting, wanted) = watch::channel(Arc::new(fleet));
-    let mut running = match Running::start(arguments, &access, &joined, settings, wanted) {
+    let mut running = match Running::start(arguments, &access, &mut joined, settings, wanted) {
         Ok(running) => running,
         Err(failure) => {
             joined.leave().await;
@@ -214,8 +216,8 @@ impl Running {
     fn start(
         arguments: &Arguments,
         access: &ClusterAccess,
-        joined: &Joined,
-        settings: Settings,
+        joined: &mut Joined,
+        (settings, gates): (Settings, FeatureGates),
         wanted: watch::Receiver<Arc<Fleet>>,
     ) -> Result<Self, Failure> {
         let clock = access.clock.clone();
@@ -224,6 +226,7 @@ impl Running {
         let metrics = FleetMetrics::new(&registry)?;
         let common = Common {
             settings,
+            gates,
             kubelet_version: version::kubelet(),
             options: access.options.clone(),
             dial: access.dial(),
@@ -238,8 +241,8 @@ impl Running {
         let mut tasks = JoinMap::new();
         let counted = Counted::read(&registry);
         let history = History::begin(clock.uptime(), resident_memory()?, counted);
-        if let Some(nodes) = joined.nodes() {
-            tasks.spawn("nodes", nodes.run(shutdown.clone()));
+        if let Some(followers) = joined.followers() {
+            tasks.spawn("nodes and pods", followers.run(shutdown.clone()));
         }
         let pods = PodPhases::new(access.patient_client(), clock.clone());
         tasks.spawn("pods", pods.clone().run(shutdown.clone()));

@@ -5,17 +5,28 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent::{Access, Config, Membership, Place, Rates, Seams, ServingSource};
-use api::objects::Nodes;
+use agent::{
+    Access, Config, Membership, Place, PodFlags, PodsConfig, PodsConfigError, Rates, Seams,
+    ServingSource, SharedObjects,
+};
+use api::objects::{Nodes, PodsByNode, Referenced, Services, ServicesSeen};
 use api::transport::Options;
+use config::gates::FeatureGates;
 use config::settings::Settings;
 use identity::client::{Dial, Wanted};
+use images::records::Records;
 use jiff::tz::TimeZone;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use node::config::ConfigError;
 use node::{Clients, FlagValues};
 use prometheus::Registry;
+use resources::garbage::Limits;
+use seams::SharedClock;
 use sim::{Faults, Machine};
+use thiserror::Error;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::spec::{NodeSpec, ZONE_LABEL};
 
@@ -24,6 +35,7 @@ use crate::spec::{NodeSpec, ZONE_LABEL};
 pub struct Common {
     /// The kubelet's configuration, which holds for each of them.
     pub settings: Settings,
+    pub gates: FeatureGates,
     /// Said by nodes that are not told otherwise.
     pub kubelet_version: String,
     pub options: Options,
@@ -52,6 +64,86 @@ pub struct SharedConnections {
     pub clients: Clients,
     /// Their objects.
     pub nodes: Nodes,
+    /// Their pods, and what these refer to.
+    pods: PodsByNode,
+    services: ServicesSeen,
+    config_maps: Referenced<ConfigMap>,
+    secrets: Referenced<Secret>,
+}
+
+/// Follows what nodes that speak as one have in common. Runs as one task.
+#[derive(Debug)]
+pub struct Followers {
+    nodes: Nodes,
+    pods: PodsByNode,
+    services: Services,
+    /// The watches of what pods refer to.
+    tasks: TaskTracker,
+    ending: CancellationToken,
+}
+
+impl SharedConnections {
+    /// `ours` is the label of the fleet's nodes.
+    pub fn new(clients: Clients, clock: &SharedClock, ours: String) -> (Self, Followers) {
+        let requests = || clients.requests.clone();
+        let nodes = Nodes::new(requests(), clock.clone(), ours);
+        let pods = PodsByNode::new(requests(), clock.clone(), Arc::new(|_| true));
+        let (services, services_seen) = Services::new(requests(), clock.clone());
+        let (tasks, ending) = (TaskTracker::new(), CancellationToken::new());
+        let shared = Self {
+            nodes: nodes.clone(),
+            pods: pods.clone(),
+            services: services_seen,
+            config_maps: Referenced::new(
+                requests(),
+                clock.clone(),
+                tasks.clone(),
+                ending.clone(),
+            ),
+            secrets: Referenced::new(requests(), clock.clone(), tasks.clone(), ending.clone()),
+            clients,
+        };
+        let followers = Followers {
+            nodes,
+            pods,
+            services,
+            tasks,
+            ending,
+        };
+        (shared, followers)
+    }
+
+    fn objects(&self, node: &str) -> SharedObjects {
+        SharedObjects {
+            pods: self.pods.follow(node),
+            services: self.services.clone(),
+            config_maps: self.config_maps.clone(),
+            secrets: self.secrets.clone(),
+        }
+    }
+}
+
+impl Followers {
+    /// Follows until told to stop.
+    pub async fn run(self, shutdown: CancellationToken) {
+        tokio::join!(
+            self.nodes.run(shutdown.clone()),
+            self.pods.run(shutdown.clone()),
+            self.services.run(shutdown),
+        );
+        self.ending.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Why there cannot be such a node.
+#[derive(Debug, Error)]
+pub enum HollowError {
+    #[error(transparent)]
+    Node(#[from] ConfigError),
+    #[error(transparent)]
+    Pods(#[from] PodsConfigError),
 }
 
 impl fmt::Debug for Common {
@@ -67,7 +159,7 @@ impl Common {
         spec: &NodeSpec,
         address: IpAddr,
         faults: watch::Receiver<Faults>,
-    ) -> Result<(Config, Seams), ConfigError> {
+    ) -> Result<(Config, Seams), HollowError> {
         let membership = Membership {
             access: self.access(&spec.name),
             node: self.config(spec, address)?,
@@ -76,20 +168,37 @@ impl Common {
             place: Place::Cluster(Box::new(membership)),
             serving: self.serving(&spec.name),
             healthz: None,
+            pods: self.pods(spec)?,
         };
         let clock = self.options.clock.clone();
         let machine =
             Machine::new(&spec.name, spec.kind.machine.clone(), address).ailing(faults.clone());
+        let machine = Arc::new(machine);
         let runtime = sim::Runtime::new(spec.kind.runtime.clone(), clock, faults);
         let seams = Seams {
             options: self.options.clone(),
             dial: self.dial.clone(),
-            host: Arc::new(machine),
+            storage: machine.clone(),
+            host: machine,
             runtime: Arc::new(runtime),
             registry: Registry::new(),
             process_id: self.process_id,
         };
         Ok((config, seams))
+    }
+
+    fn pods(&self, spec: &NodeSpec) -> Result<PodsConfig, PodsConfigError> {
+        let machine = &spec.kind.machine;
+        let flags = PodFlags {
+            root_directory: PathBuf::from("/var/lib/kubelet"),
+            home: None,
+            working: None,
+            kernel: machine.kernel_release.clone(),
+            cpus: usize::try_from(machine.cpus).unwrap_or(1),
+            records: Arc::new(Records::in_memory()),
+            garbage: Limits::default(),
+        };
+        PodsConfig::from_settings(&self.settings, &self.gates, flags)
     }
 
     fn config(&self, spec: &NodeSpec, address: IpAddr) -> Result<node::Config, ConfigError> {
@@ -125,6 +234,7 @@ impl Common {
             Connections::Shared(shared) => Access::Shared {
                 clients: shared.clients.clone(),
                 own_node: shared.nodes.follow(name),
+                objects: shared.objects(name),
             },
             Connections::Own {
                 bootstrap_kubeconfig,

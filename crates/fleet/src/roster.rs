@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use agent::{AgentError, Member};
 use kube::Client;
-use node::config::ConfigError;
+use crate::hollow::HollowError;
 use seams::{Clock, SharedClock, timeout};
 use sim::Faults;
 use thiserror::Error;
@@ -39,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[derive(Debug, Error)]
 pub enum RosterError {
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] HollowError),
     #[error(transparent)]
     Agent(#[from] AgentError),
     #[error("there are no addresses left for it")]

@@ -12,12 +12,14 @@ mod hints;
 mod host;
 mod huge_pages;
 mod interfaces;
+mod lone_files;
 mod machine;
 mod mounts;
 pub mod process;
 mod publish;
 mod routes;
 mod storage;
+mod sub_path;
 #[cfg(test)]
 mod testing;
 mod trees;

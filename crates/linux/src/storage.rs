@@ -1,15 +1,18 @@
 //! The machine's disks behind their seam.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use seams::Storage;
 use seams::host::HostError;
-use seams::storage::{Entry, GroupShare, MountPoint, PathKind, Tree, Work, WorkDone};
+use seams::storage::{
+    Entry, GroupShare, MountPoint, PathKind, SubPathError, Tree, Work, WorkDone, checked_sub_path,
+};
 
 use crate::host::LinuxHost;
-use crate::{mounts, publish, trees};
+use crate::lone_files::{self, End};
+use crate::{mounts, publish, sub_path, trees};
 
 impl Storage for LinuxHost {
     fn make_directory(&self, path: &Path, mode: u32, parents: u32) -> Result<bool, HostError> {
@@ -20,6 +23,39 @@ impl Storage for LinuxHost {
     fn make_file(&self, path: &Path, mode: u32) -> Result<(), HostError> {
         let path = self.path(path);
         trees::make_file(&path, mode).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn write_file(&self, path: &Path, content: &[u8], mode: u32) -> Result<bool, HostError> {
+        let path = self.path(path);
+        lone_files::write(&path, content, mode).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn read_start(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
+        let path = self.path(path);
+        lone_files::read(&path, End::First, most).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn read_end(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
+        let path = self.path(path);
+        lone_files::read(&path, End::Last, most).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), HostError> {
+        let path = self.path(path);
+        lone_files::remove(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    /// The link says what the machine calls its target.
+    fn link(&self, target: &Path, at: &Path) -> Result<(), HostError> {
+        let at = self.path(at);
+        lone_files::link(target, &at).map_err(|cause| HostError::at(&at, cause))
+    }
+
+    fn dangling_links(&self, directory: &Path) -> Result<Vec<PathBuf>, HostError> {
+        let path = self.path(directory);
+        let names = lone_files::dangling(&path, |target| self.path(target));
+        let names = names.map_err(|cause| HostError::at(&path, cause))?;
+        Ok(names.iter().map(|name| directory.join(name)).collect())
     }
 
     fn publish(&self, directory: &Path, tree: &Tree, now: SystemTime) -> Result<bool, HostError> {
@@ -41,6 +77,21 @@ impl Storage for LinuxHost {
             Ok(fresh)
         };
         mounted().map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn bind_sub_path(
+        &self,
+        volume: &Path,
+        sub_path: &str,
+        at: &Path,
+    ) -> Result<bool, SubPathError> {
+        let part = checked_sub_path(sub_path).map_err(SubPathError::Make)?;
+        let (volume, at) = (self.path(volume), self.path(at));
+        let whole = volume.join(&part);
+        sub_path::make(&volume, &part)
+            .map_err(|cause| SubPathError::Make(HostError::at(&whole, cause)))?;
+        sub_path::bind(&volume, &part, &at)
+            .map_err(|cause| SubPathError::Bind(HostError::at(&whole, cause)))
     }
 
     fn unmount(&self, path: &Path) -> Result<(), HostError> {

@@ -71,7 +71,7 @@ pub(crate) fn has(path: &Path, kind: PathKind, make: bool) -> io::Result<bool> {
     Ok(true)
 }
 
-fn absent(cause: &io::Error) -> bool {
+pub(crate) fn absent(cause: &io::Error) -> bool {
     matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 

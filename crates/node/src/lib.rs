@@ -27,6 +27,7 @@ pub mod observe;
 pub mod parts;
 pub mod patch;
 pub mod posted;
+pub mod preview;
 pub mod readiness;
 pub mod reconcile;
 pub mod register;
@@ -46,5 +47,6 @@ mod tests;
 
 pub use config::{Config, FlagValues};
 pub use parts::{Clients, Inputs, NodeParts, Outputs};
+pub use preview::Preview;
 pub use runtime::RuntimeFacts;
 pub use runtime_watch::RuntimeWatch;

@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::csinode::CsiNodeMaker;
 use crate::lease::LeaseKeeper;
 use crate::observe::{Observer, Reports};
+use crate::preview::Preview;
 use crate::readiness::CsiNodeState;
 use crate::register::Register;
 use crate::status::{Reconnect, Status};
@@ -60,6 +61,8 @@ pub struct Outputs {
     /// What the API server was told is in use: such volumes may be mounted.
     pub volumes_reported: watch::Receiver<Vec<String>>,
     pub recorder: Recorder,
+    /// What the node's object will be.
+    pub preview: Arc<Preview>,
 }
 
 /// The tasks.
@@ -106,6 +109,9 @@ impl NodeParts {
             csi_node: csi_node.clone(),
             said: Mutex::default(),
         });
+        let preview = Arc::new(Preview {
+            observer: observer.clone(),
+        });
         let parts = Self {
             register: Register {
                 observer: observer.clone(),
@@ -149,6 +155,7 @@ impl NodeParts {
             pod_cidrs,
             volumes_reported,
             recorder,
+            preview,
         };
         Ok((parts, outputs))
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::runtime::{NETWORK_READY, RUNTIME_READY, RuntimeFacts};
+use crate::runtime::{RUNTIME_READY, RuntimeFacts};
 
 /// How long a runtime may be without a good status.
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(30);
@@ -50,11 +50,8 @@ impl Signs<'_> {
         if self.runtime.conditions.is_some() {
             let lack = self.runtime.lack_of(RUNTIME_READY);
             add(lack.map(|lack| format!("container runtime not ready: {lack}")));
-            let lack = self.runtime.lack_of(NETWORK_READY);
-            add(lack.map(|lack| format!("container runtime network not ready: {lack}")));
-        } else {
-            add(Some("network state unknown".to_owned()));
         }
+        add(self.runtime.network_problem());
         add(match self.csi_node {
             CsiNodeState::Waiting => Some("CSINode is not yet initialized".to_owned()),
             CsiNodeState::Failed(cause) => Some(format!("failed to initialize CSINode: {cause}")),

@@ -70,6 +70,15 @@ impl RuntimeCondition {
 }
 
 impl RuntimeFacts {
+    /// Why pods cannot have a network of their own, in upstream's words.
+    pub fn network_problem(&self) -> Option<String> {
+        if self.conditions.is_none() {
+            return Some("network state unknown".to_owned());
+        }
+        let lack = self.lack_of(NETWORK_READY)?;
+        Some(format!("container runtime network not ready: {lack}"))
+    }
+
     /// What keeps the condition `kind` from being true, in upstream's words. To
     /// be asked once a status has been answered.
     pub(crate) fn lack_of(&self, kind: &str) -> Option<String> {

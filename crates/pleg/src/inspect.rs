@@ -1,12 +1,13 @@
 //! One look at one pod: what the runtime says of its sandboxes and containers.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use seams::cri::{
     ContainerFilter, ContainerStatus, ContainerStatusRequest, ListContainersRequest,
-    ListPodSandboxRequest, NamespaceMode, PodSandboxFilter, PodSandboxNetworkStatus,
+    ListPodSandboxRequest, Mount, NamespaceMode, PodSandboxFilter, PodSandboxNetworkStatus,
     PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest,
 };
 use seams::{Runtime, RuntimeError, SharedClock};
@@ -16,6 +17,9 @@ use types::observed::{
 };
 
 use crate::listing::{self, CONTAINER_NAME, Listed, ListedContainer, Listing, POD_UID};
+
+/// The annotation that says where in a container it says why it ended.
+const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 
 /// The call that a look is waiting for, and since when.
 ///
@@ -168,6 +172,7 @@ fn container(status: ContainerStatus, sandbox_id: &str) -> ObservedContainer {
     let name = status.labels.get(CONTAINER_NAME).cloned();
     let resources = status.resources.and_then(|resources| resources.linux);
     let user = status.user.and_then(|user| user.linux);
+    let termination_file = termination_file(&status.mounts, &status.annotations);
     ObservedContainer {
         id: status.id,
         name: name.unwrap_or(metadata.name),
@@ -184,6 +189,7 @@ fn container(status: ContainerStatus, sandbox_id: &str) -> ObservedContainer {
         image_ref: status.image_ref,
         image_id: status.image_id,
         log_path: status.log_path,
+        termination_file,
         labels: status.labels,
         annotations: status.annotations,
         resources: resources.map(|linux| ObservedResources {
@@ -200,11 +206,62 @@ fn container(status: ContainerStatus, sandbox_id: &str) -> ObservedContainer {
     }
 }
 
+/// What is mounted where the container leaves its message.
+fn termination_file(mounts: &[Mount], annotations: &BTreeMap<String, String>) -> Option<String> {
+    let path = annotations.get(TERMINATION_MESSAGE_PATH)?;
+    if path.is_empty() {
+        return None;
+    }
+    // However many slashes either has.
+    let path = Path::new("/").join(path);
+    let mut mounts = mounts.iter();
+    let mount = mounts.find(|mount| Path::new(&mount.container_path) == path)?;
+    Some(mount.host_path.clone()).filter(|path| !path.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use seams::cri::PodIp;
 
     use super::*;
+
+    #[test]
+    fn the_file_of_a_containers_last_words_is_what_is_mounted_there() {
+        let mount = |container_path: &str, host_path: &str| Mount {
+            container_path: container_path.to_owned(),
+            host_path: host_path.to_owned(),
+            ..Mount::default()
+        };
+        let mounts = vec![
+            mount("/etc/hosts", "/pods/1/etc-hosts"),
+            mount("/dev/termination-log", "/pods/1/containers/main/0a1b2c3d"),
+            mount("/image", ""),
+        ];
+        let cases = [
+            (
+                Some("/dev/termination-log"),
+                Some("/pods/1/containers/main/0a1b2c3d"),
+            ),
+            (
+                Some("dev//termination-log"),
+                Some("/pods/1/containers/main/0a1b2c3d"),
+            ),
+            (Some("/dev/termination"), None),
+            (Some("/image"), None),
+            (Some(""), None),
+            (None, None),
+        ];
+        for (path, wanted) in cases {
+            let said = path.map(|path| (TERMINATION_MESSAGE_PATH.to_owned(), path.to_owned()));
+            let status = ContainerStatus {
+                mounts: mounts.clone(),
+                annotations: said.into_iter().collect(),
+                ..ContainerStatus::default()
+            };
+            let observed = container(status, "s");
+            assert_eq!(observed.termination_file.as_deref(), wanted, "{path:?}");
+        }
+    }
 
     #[test]
     fn addresses_come_first_one_first_and_not_by_halves() {

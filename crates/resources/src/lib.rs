@@ -3,12 +3,14 @@
 //! In: pods as the API has them, the node's settings, and what the machine has.
 //! Out: classes of service, sums of requests and limits, the resources of containers in
 //! CRI's words, and cgroups: their names, their values, and a tree of them on the
-//! machine behind its seam. All but that tree is pure.
+//! machine behind its seam; and [`garbage`], which takes away what dead containers
+//! leave. All but that tree and that housekeeping is pure.
 //!
-//! It must not know who runs the pods. Managers of CPUs, memory and devices,
-//! eviction and garbage collection are to come.
+//! It must not know who runs the pods. Managers of CPUs, memory and devices, and
+//! eviction are to come.
 
 pub mod cgroups;
+pub mod garbage;
 pub mod linux;
 pub mod qos;
 pub mod requests;

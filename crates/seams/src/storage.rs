@@ -103,6 +103,46 @@ fn cleaned(path: &str) -> Result<String, String> {
     Ok(cleaned)
 }
 
+/// A part of a volume, by its path below it: no `..`, and not from the root.
+pub fn checked_sub_path(path: &str) -> Result<PathBuf, HostError> {
+    let names = || path.split('/').filter(|name| !matches!(*name, "" | "."));
+    let problem = if path.starts_with('/') {
+        "must be relative path"
+    } else if names().any(|name| name == "..") {
+        "must not contain '..'"
+    } else {
+        return Ok(names().collect());
+    };
+    let problem = io::Error::new(io::ErrorKind::InvalidInput, problem);
+    Err(HostError::new(format!("sub path {path:?}"), problem))
+}
+
+/// Which half of the work for a part of a volume failed: users are told.
+#[derive(Debug)]
+pub enum SubPathError {
+    /// It was not there, and could not be made.
+    Make(HostError),
+    /// It could not be mounted where the container gets it from.
+    Bind(HostError),
+}
+
+impl fmt::Display for SubPathError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Make(cause) => write!(formatter, "it cannot be made: {cause}"),
+            Self::Bind(cause) => write!(formatter, "it cannot be mounted: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for SubPathError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Make(cause) | Self::Bind(cause) => Some(cause),
+        }
+    }
+}
+
 /// A group that a directory and all that is in it are given to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupShare {
@@ -148,6 +188,29 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// An empty file; its directory has to be there.
     fn make_file(&self, path: &Path, mode: u32) -> Result<(), HostError>;
 
+    /// Replaces a file as a whole, unless it has exactly this content and mode; its
+    /// directory has to be there. Whoever has the old one open, or mounted, keeps
+    /// that. Whether anything changed.
+    fn write_file(&self, path: &Path, content: &[u8], mode: u32) -> Result<bool, HostError>;
+
+    /// The first bytes of a file, so many at most; `None` if it is not there. Pods
+    /// may have put it there: a link, or whatever else is no file, is an error.
+    fn read_start(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError>;
+
+    /// The last bytes of a file; else as [`Self::read_start`].
+    fn read_end(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError>;
+
+    /// Removes a file or a link, not what it leads to; none is fine.
+    fn remove_file(&self, path: &Path) -> Result<(), HostError>;
+
+    /// A link to a path of the machine, whether that is there or not. A link or a
+    /// file that is in its place is replaced.
+    fn link(&self, target: &Path, at: &Path) -> Result<(), HostError>;
+
+    /// The links in a directory that lead to nothing, sorted; none if it is not
+    /// there.
+    fn dangling_links(&self, directory: &Path) -> Result<Vec<PathBuf>, HostError>;
+
     /// Makes these files, and no others, what readers of a directory see, all at
     /// once: they read through a link (`..data`) to a directory whose name tells
     /// the time, and the link is replaced. Whether anything changed.
@@ -159,6 +222,14 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// A memory file system of so many bytes; without, as many as the machine
     /// thinks fit. Whether it was not there before.
     fn mount_tmpfs(&self, path: &Path, size: Option<u64>) -> Result<bool, HostError>;
+
+    /// Mounts a part of a volume at a path of its own. If there is no such part, it
+    /// is made, of directories with the permissions of the volume's. Pods write to
+    /// volumes at the same time: links in it are followed as long as they stay in
+    /// it, and nothing leads out. If another part is mounted there, or what the
+    /// same path led to before, it is replaced. Whether anything changed.
+    fn bind_sub_path(&self, volume: &Path, sub_path: &str, at: &Path)
+    -> Result<bool, SubPathError>;
 
     /// Unmounts what is mounted at a path, if anything is.
     fn unmount(&self, path: &Path) -> Result<(), HostError>;
@@ -234,6 +305,24 @@ mod tests {
         for (path, wanted) in cases {
             let found = cleaned(path);
             assert_eq!(found.as_deref().map_err(String::as_str), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_volume_is_below_it() {
+        let cases: [(&str, Result<&str, &str>); 7] = [
+            ("a/b", Ok("a/b")),
+            ("./a//b/", Ok("a/b")),
+            ("..a/b..", Ok("..a/b..")),
+            (".", Ok("")),
+            ("/a", Err("sub path \"/a\": must be relative path")),
+            ("..", Err("sub path \"..\": must not contain '..'")),
+            ("a/../b", Err("sub path \"a/../b\": must not contain '..'")),
+        ];
+        for (path, wanted) in cases {
+            let found = checked_sub_path(path).map_err(|error| error.to_string());
+            let wanted = wanted.map(PathBuf::from).map_err(str::to_owned);
+            assert_eq!(found, wanted, "{path}");
         }
     }
 

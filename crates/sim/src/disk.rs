@@ -3,7 +3,7 @@
 //! reads it, and there may be a hundred thousand of them.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,9 @@ use std::time::SystemTime;
 
 use seams::Storage;
 use seams::host::HostError;
-use seams::storage::{Entry, GroupShare, MountPoint, PathKind, Tree, Work, WorkDone};
+use seams::storage::{
+    Entry, GroupShare, MountPoint, PathKind, SubPathError, Tree, Work, WorkDone, checked_sub_path,
+};
 
 use crate::machine::Machine;
 
@@ -24,21 +26,31 @@ pub(crate) struct Disk {
 #[derive(Debug)]
 enum Held {
     File(Box<[u8]>),
+    /// To a path.
+    Link(Box<Path>),
     Directory(Directory),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Directory {
-    tmpfs: bool,
+    mounted: Option<Mounted>,
     /// The digest of what is published in it.
     published: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mounted {
+    Tmpfs,
+    /// The digest of what part of which volume it is. On a machine in memory it
+    /// may as well be a directory.
+    SubPath(u64),
 }
 
 impl Disk {
     pub(crate) fn read(&self, path: &Path) -> Option<Vec<u8>> {
         match self.held.get(path)? {
             Held::File(content) => Some(content.to_vec()),
-            Held::Directory(_) => None,
+            Held::Link(_) | Held::Directory(_) => None,
         }
     }
 
@@ -50,14 +62,14 @@ impl Disk {
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
         self.held.iter().filter_map(|(path, held)| match held {
             Held::File(content) => Some((path.as_path(), &**content)),
-            Held::Directory(_) => None,
+            Held::Link(_) | Held::Directory(_) => None,
         })
     }
 
     fn directory(&mut self, path: &Path) -> Result<&mut Directory, HostError> {
         match self.held.get_mut(path) {
             Some(Held::Directory(directory)) => Ok(directory),
-            Some(Held::File(_)) => Err(at(path, io::ErrorKind::NotADirectory)),
+            Some(_) => Err(at(path, io::ErrorKind::NotADirectory)),
             None => Err(at(path, io::ErrorKind::NotFound)),
         }
     }
@@ -71,11 +83,42 @@ impl Disk {
     }
 
     fn mounts(&self, path: &Path) -> Vec<MountPoint> {
-        let is_mounted = |held: &Held| matches!(held, Held::Directory(found) if found.tmpfs);
-        let mounted = self.below(path).filter(|(_, held)| is_mounted(held));
-        let mut mounts: Vec<_> = mounted.map(|(path, _)| mount_point(path)).collect();
+        let mount = |(path, held): (&PathBuf, &Held)| match held {
+            Held::Directory(found) => found.mounted.map(|mounted| mount_point(path, mounted)),
+            Held::File(_) | Held::Link(_) => None,
+        };
+        let mut mounts: Vec<_> = self.below(path).filter_map(mount).collect();
         mounts.reverse();
         mounts
+    }
+
+    /// What a file holds; an error if it is none.
+    fn content(&self, path: &Path) -> Result<Option<&[u8]>, HostError> {
+        match self.held.get(path) {
+            Some(Held::File(content)) => Ok(Some(content)),
+            Some(_) => Err(at(path, io::ErrorKind::InvalidInput)),
+            None => Ok(None),
+        }
+    }
+
+    /// A file or a link takes the place of another.
+    fn replace(&mut self, path: &Path, held: Held) -> Result<(), HostError> {
+        if let Some(Held::Directory(_)) = self.held.get(path) {
+            return Err(at(path, io::ErrorKind::IsADirectory));
+        }
+        self.held.insert(path.to_owned(), held);
+        Ok(())
+    }
+
+    fn dangling_links(&self, directory: &Path) -> Vec<PathBuf> {
+        let leads_nowhere = |held: &Held| match held {
+            Held::Link(target) => self.below(target).next().is_none(),
+            Held::File(_) | Held::Directory(_) => false,
+        };
+        let inside = self
+            .below(directory)
+            .filter(|(path, held)| path.parent() == Some(directory) && leads_nowhere(held));
+        inside.map(|(path, _)| path.clone()).collect()
     }
 
     fn entries(&self, path: &Path) -> Option<Vec<Entry>> {
@@ -97,11 +140,21 @@ impl Disk {
     }
 }
 
-fn mount_point(path: &Path) -> MountPoint {
+fn mount_point(path: &Path, mounted: Mounted) -> MountPoint {
+    let file_system = match mounted {
+        Mounted::Tmpfs => "tmpfs",
+        Mounted::SubPath(_) => "ext4",
+    };
     MountPoint {
         path: path.to_owned(),
-        file_system: "tmpfs".to_owned(),
+        file_system: file_system.to_owned(),
     }
+}
+
+fn digest(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn at(path: &Path, kind: io::ErrorKind) -> HostError {
@@ -128,11 +181,52 @@ impl Storage for Machine {
         Ok(())
     }
 
+    fn write_file(&self, path: &Path, content: &[u8], _: u32) -> Result<bool, HostError> {
+        self.on_disk(|disk| {
+            let is_so = |held: &Held| matches!(held, Held::File(found) if **found == *content);
+            if disk.held.get(path).is_some_and(is_so) {
+                return Ok(false);
+            }
+            disk.replace(path, Held::File(content.into()))?;
+            Ok(true)
+        })
+    }
+
+    fn read_start(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
+        self.on_disk(|disk| {
+            let content = disk.content(path)?;
+            Ok(content.map(|content| content[..content.len().min(most)].to_vec()))
+        })
+    }
+
+    fn read_end(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
+        self.on_disk(|disk| {
+            let content = disk.content(path)?;
+            Ok(content.map(|content| content[content.len().saturating_sub(most)..].to_vec()))
+        })
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), HostError> {
+        self.on_disk(|disk| {
+            if let Some(Held::Directory(_)) = disk.held.get(path) {
+                return Err(at(path, io::ErrorKind::IsADirectory));
+            }
+            disk.held.remove(path);
+            Ok(())
+        })
+    }
+
+    fn link(&self, target: &Path, at: &Path) -> Result<(), HostError> {
+        self.on_disk(|disk| disk.replace(at, Held::Link(target.into())))
+    }
+
+    fn dangling_links(&self, directory: &Path) -> Result<Vec<PathBuf>, HostError> {
+        Ok(self.on_disk(|disk| disk.dangling_links(directory)))
+    }
+
     fn publish(&self, directory: &Path, tree: &Tree, _: SystemTime) -> Result<bool, HostError> {
         tree.checked()?;
-        let mut hasher = DefaultHasher::new();
-        tree.hash(&mut hasher);
-        let digest = Some(hasher.finish());
+        let digest = Some(digest(tree));
         self.on_disk(|disk| {
             let directory = disk.directory(directory)?;
             let changed = directory.published != digest;
@@ -148,17 +242,34 @@ impl Storage for Machine {
     fn mount_tmpfs(&self, path: &Path, _: Option<u64>) -> Result<bool, HostError> {
         self.on_disk(|disk| {
             let directory = disk.directory(path)?;
-            let is_new = !directory.tmpfs;
-            directory.tmpfs = true;
-            Ok(is_new)
+            let before = directory.mounted.replace(Mounted::Tmpfs);
+            Ok(before != Some(Mounted::Tmpfs))
         })
+    }
+
+    /// Any volume has any part.
+    fn bind_sub_path(
+        &self,
+        volume: &Path,
+        sub_path: &str,
+        at: &Path,
+    ) -> Result<bool, SubPathError> {
+        let part = checked_sub_path(sub_path).map_err(SubPathError::Make)?;
+        let mounted = Mounted::SubPath(digest(volume.join(part)));
+        self.make_directory(at, 0o750, 0o750)
+            .map_err(SubPathError::Bind)?;
+        self.on_disk(|disk| {
+            let directory = disk.directory(at)?;
+            Ok(directory.mounted.replace(mounted) != Some(mounted))
+        })
+        .map_err(SubPathError::Bind)
     }
 
     /// What was in it is gone with it.
     fn unmount(&self, path: &Path) -> Result<(), HostError> {
         self.on_disk(|disk| {
-            let is_mounted = disk.directory(path).is_ok_and(|directory| directory.tmpfs);
-            if is_mounted {
+            let directory = disk.directory(path);
+            if directory.is_ok_and(|directory| directory.mounted.is_some()) {
                 disk.held.retain(|found, _| !found.starts_with(path));
                 let empty = Held::Directory(Directory::default());
                 disk.held.insert(path.to_owned(), empty);
@@ -246,7 +357,8 @@ mod tests {
             .unwrap();
         machine.mount_tmpfs(volume, None).unwrap();
         machine.publish(volume, &tree("one"), UNIX_EPOCH).unwrap();
-        assert_eq!(machine.mounts_below(pod).unwrap(), [mount_point(volume)]);
+        let tmpfs = mount_point(volume, Mounted::Tmpfs);
+        assert_eq!(machine.mounts_below(pod).unwrap(), [tmpfs]);
         let error = machine.remove_tree(pod).unwrap_err();
         assert!(error.what.ends_with("/volumes/s"), "{error}");
         machine.unmount(volume).unwrap();
@@ -258,6 +370,73 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn a_part_of_a_volume_is_mounted_once_and_has_to_be_unmounted() {
+        let machine = machine();
+        let (pod, volume) = (Path::new("/pods/1"), Path::new("/pods/1/volumes/e"));
+        let at = Path::new("/pods/1/volume-subpaths/e/main/0");
+        let bind = |part: &str| machine.bind_sub_path(volume, part, at);
+        assert!(matches!(bind("a/../.."), Err(SubPathError::Make(_))));
+        assert!(machine.mounts_below(pod).unwrap().is_empty());
+        let changed = ["a", "./a", "b", "b"].map(|part| bind(part).unwrap());
+        assert_eq!(changed, [true, false, true, false]);
+        let mounts = machine.mounts_below(pod).unwrap();
+        let paths: Vec<_> = mounts.iter().map(|mount| mount.path.as_path()).collect();
+        assert_eq!(paths, [at]);
+        assert!(machine.remove_tree(pod).is_err());
+        machine.unmount(at).unwrap();
+        machine.remove_tree(pod).unwrap();
+        machine.make_file(at, 0o644).unwrap();
+        assert!(matches!(bind("a"), Err(SubPathError::Bind(_))));
+    }
+
+    #[test]
+    fn a_file_is_written_once_and_read_from_either_end() {
+        let machine = machine();
+        let path = Path::new("/pods/1/etc-hosts");
+        assert_eq!(machine.read_start(path, 2).unwrap(), None);
+        let write = |content: &[u8]| machine.write_file(path, content, 0o644).unwrap();
+        let changed = [&b"12345"[..], b"12345", b"123456"].map(write);
+        assert_eq!(changed, [true, false, true]);
+        assert_eq!(machine.read_start(path, 2).unwrap().unwrap(), b"12");
+        assert_eq!(machine.read_end(path, 2).unwrap().unwrap(), b"56");
+        assert_eq!(machine.read_end(path, 9).unwrap().unwrap(), b"123456");
+        for _ in 0..2 {
+            machine.remove_file(path).unwrap();
+            assert_eq!(machine.read_end(path, 2).unwrap(), None);
+        }
+        machine.make_directory(path, 0o750, 0o750).unwrap();
+        assert!(machine.read_end(path, 2).is_err());
+        assert!(machine.write_file(path, b"", 0o644).is_err());
+        assert!(machine.remove_file(path).is_err());
+    }
+
+    #[test]
+    fn links_are_not_read_and_those_that_lead_nowhere_are_found() {
+        let machine = machine();
+        let directory = Path::new("/var/log/containers");
+        let log = |number: u8| PathBuf::from(format!("/var/log/pods/{number}.log"));
+        let at = directory.join("a.log");
+        machine.link(&log(0), &at).unwrap();
+        machine
+            .write_file(&directory.join("file"), b"", 0o644)
+            .unwrap();
+        let dangling = machine.dangling_links(directory).unwrap();
+        assert_eq!(dangling, std::slice::from_ref(&at));
+        machine.write_file(&log(1), b"text", 0o644).unwrap();
+        machine.link(&log(1), &at).unwrap();
+        assert!(machine.dangling_links(directory).unwrap().is_empty());
+        assert!(
+            machine
+                .dangling_links(Path::new("/var/log"))
+                .unwrap()
+                .is_empty()
+        );
+        assert!(machine.read_end(&at, 9).is_err(), "links are not followed");
+        machine.remove_file(&at).unwrap();
+        assert_eq!(machine.read_end(&log(1), 9).unwrap().unwrap(), b"text");
     }
 
     #[test]

@@ -250,6 +250,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::net::Ipv4Addr;
 
+    use seams::host::CgroupVersion;
+
     use super::*;
 
     fn machine(name: &str) -> Machine {
@@ -314,6 +316,38 @@ mod tests {
         assert_eq!(disk().inodes_free, sound.inodes / 100);
         ail.send_replace(Faults::default());
         assert_eq!(disk(), sound);
+    }
+
+    /// As a node uses them: see `resources::PodCgroups`.
+    #[test]
+    fn its_cgroups_are_made_found_told_and_removed() {
+        let machine = machine("node-1");
+        let (pods, pod) = (
+            Path::new("/kubepods"),
+            Path::new("/kubepods/burstable/pod1"),
+        );
+        let facts = machine.cgroup_facts().unwrap();
+        assert_eq!(facts.version, CgroupVersion::V2);
+        assert!(
+            machine.cgroup(Path::new("/")).is_none(),
+            "nothing is kept yet"
+        );
+        assert!(!machine.has_cgroup(pod).unwrap());
+        assert!(machine.cgroups_in(pods).unwrap().is_empty());
+        let weight = [CgroupValue::new("cpu.weight", 5)];
+        assert!(machine.write_cgroup(pod, &weight).is_err());
+        for _ in 0..2 {
+            machine.make_cgroup(pod).unwrap();
+            machine.write_cgroup(pod, &weight).unwrap();
+        }
+        assert!(machine.has_cgroup(pod).unwrap());
+        assert_eq!(machine.cgroups_in(pods).unwrap(), ["burstable"]);
+        assert_eq!(machine.cgroup(pod).unwrap()["cpu.weight"], "5");
+        for _ in 0..2 {
+            machine.remove_cgroup(pod).unwrap();
+            assert!(!machine.has_cgroup(pod).unwrap());
+        }
+        assert!(machine.has_cgroup(pods).unwrap());
     }
 
     #[tokio::test]

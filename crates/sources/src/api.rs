@@ -35,7 +35,9 @@ impl ApiSource {
     pub async fn run(mut self, shutdown: CancellationToken) {
         let seen = self.own_node.wait_for(Option::is_some);
         let seen = shutdown.run_until_cancelled(seen).await;
-        if !matches!(seen, Some(Ok(_))) {
+        let is_seen = matches!(seen, Some(Ok(_)));
+        drop(seen);
+        if !is_seen {
             return;
         }
         let (seen, pods) = watch::channel(None);

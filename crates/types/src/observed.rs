@@ -53,6 +53,8 @@ pub struct ObservedContainer {
     pub image_ref: String,
     pub image_id: String,
     pub log_path: String,
+    /// Where the machine has the file in which it may say why it ended.
+    pub termination_file: Option<String>,
     /// What the node had written on it.
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,

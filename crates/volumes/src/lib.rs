@@ -28,6 +28,7 @@ pub mod secret;
 mod service_account_token;
 mod setup;
 mod snapshot;
+mod sub_path;
 #[cfg(test)]
 mod testing;
 pub mod tokens;
@@ -45,5 +46,6 @@ pub use pod::FileOwners;
 pub use resource_field::Allocatable;
 pub use setup::{MountedVolume, VolumeProblem};
 pub use snapshot::Snapshot;
+pub use sub_path::{SubPathFailure, SubPathProblem};
 pub use tokens::Tokens;
 pub use volumes::{Foundations, MountError, Mounted, VolumeFailure, Volumes};

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Pod;
 use seams::host::HostError;
-use seams::storage::perform;
+use seams::storage::{SubPathError, perform};
 use seams::{SharedClock, SharedStorage, Storage};
 use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 use types::PodUid;
@@ -24,6 +25,7 @@ use crate::pod;
 use crate::resource_field::Allocatable;
 use crate::setup::{Given, MountedVolume, SetUp, VolumeProblem};
 use crate::snapshot::Needed;
+use crate::sub_path::{SubPathFailure, SubPathProblem};
 
 /// So many pods have their volumes set up or taken away at a time.
 const AT_ONCE: usize = 8;
@@ -141,6 +143,45 @@ impl Volumes {
     /// Brings those volumes up to date that are made of objects.
     pub async fn refresh(&self, pod: &Pod) -> Result<Mounted, MountError> {
         self.set_up(pod, Which::Published).await
+    }
+
+    /// Makes a part of a mounted volume ready for the mount of this number of a
+    /// container: where it is then. A part that is not there is made. May be dropped,
+    /// and repeated; goes with the volumes.
+    pub async fn bind_sub_path(
+        &self,
+        uid: &PodUid,
+        volume: &MountedVolume,
+        container: &str,
+        mount: usize,
+        sub_path: &str,
+    ) -> Result<PathBuf, SubPathFailure> {
+        let failed = |problem| SubPathFailure {
+            volume: volume.name.clone(),
+            container: container.to_owned(),
+            problem,
+        };
+        if let Some(name) = [uid.as_str(), &volume.name, container]
+            .into_iter()
+            .find(|name| !is_plain(name))
+        {
+            let name = name.to_owned();
+            return Err(failed(SubPathProblem::Name { name }));
+        }
+        let at = self.on.layout.subpath(uid, &volume.name, container, mount);
+        let held = self.hold(uid).await;
+        let permit = Arc::clone(&self.at_once).acquire_owned().await;
+        let (source, part, target) = (volume.path.clone(), sub_path.to_owned(), at.clone());
+        let outcome = perform(&self.on.storage, move |storage| {
+            let outcome = storage.bind_sub_path(&source, &part, &target);
+            drop((held, permit));
+            outcome
+        });
+        match outcome.await {
+            Ok(Ok(_)) => Ok(at),
+            Ok(Err(cause)) => Err(failed(SubPathProblem::Storage(cause))),
+            Err(cause) => Err(failed(SubPathProblem::Storage(SubPathError::Bind(cause)))),
+        }
     }
 
     /// Ends when an object that the pod's volumes are made of is not as it was at

@@ -1,11 +1,30 @@
 //! One state machine per pod: from what is wanted to what the runtime runs.
 //!
-//! So far only [`spec`]: what a pod looks like to the runtime. The plan (what
-//! should happen next), the act (doing it) and the task (one per pod) are to come.
+//! In: what the sources want and what the runtime has ([`fold`], [`slot`]), the
+//! node's settings, and everything that a pod refers to. [`plan`] says what should
+//! happen next, a pure function; the executor does it, one step at a time, and a
+//! fresh look follows each. Out: calls to the runtime in the messages of [`spec`],
+//! files beside them, reports for the status, and events.
 //!
-//! In: pods as the API has them, the node's settings, and everything that a pod
-//! refers to, as data. Out: the messages of CRI, the files beside them, and what
-//! users should be told. It must not know where pods come from, nor which machine
-//! or runtime runs them.
+//! It must not know where pods come from, nor which machine or runtime runs them.
 
+mod act;
+pub mod admission;
+pub mod backoff;
+mod crew;
+pub mod fold;
+mod foundations;
+mod objects;
+pub mod plan;
+pub mod slot;
 pub mod spec;
+mod task;
+pub mod telling;
+pub mod termination;
+pub mod turns;
+
+pub use crew::Crew;
+pub use foundations::{Foundations, NodeView, Settings};
+pub use objects::Objects;
+pub use telling::Telling;
+pub use turns::Turns;

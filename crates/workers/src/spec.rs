@@ -46,13 +46,13 @@ pub fn pod_ref(pod: &Pod) -> PodRef {
     }
 }
 
-fn spec_of(pod: &Pod) -> std::borrow::Cow<'_, PodSpec> {
+pub(crate) fn spec_of(pod: &Pod) -> std::borrow::Cow<'_, PodSpec> {
     use std::borrow::Cow;
     pod.spec
         .as_ref()
         .map_or_else(|| Cow::Owned(PodSpec::default()), Cow::Borrowed)
 }
 
-fn uses_host_network(spec: &PodSpec) -> bool {
+pub(crate) fn uses_host_network(spec: &PodSpec) -> bool {
     spec.host_network == Some(true)
 }

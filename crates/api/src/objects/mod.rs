@@ -6,6 +6,7 @@ mod nodes;
 mod own_node;
 mod pods;
 mod referenced;
+mod services;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,6 +25,7 @@ pub use nodes::Nodes;
 pub use own_node::OwnNode;
 pub use pods::PodPhases;
 pub use referenced::{Referable, Reference, Referenced, Unanswered};
+pub use services::{Services, ServicesSeen};
 
 /// The pauses after failures: doubled from the first to the last. The first is
 /// also the least time between two looks, whatever the server does. The last is

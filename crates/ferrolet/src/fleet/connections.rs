@@ -5,13 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::objects::Nodes;
 use api::transport::{LaneOptions, Limits};
 use cluster::kubeconfig;
 use cluster::token::{Token, TokenId, TokenSpec, create, delete};
 use config::settings::Settings;
 use fleet::spec::{FLEET_LABEL, Fleet};
-use fleet::{Connections, SharedConnections};
+use fleet::{Connections, Followers, SharedConnections};
 use jiff::tz::TimeZone;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
@@ -38,18 +37,16 @@ const BETWEEN_RECONNECTS: Duration = Duration::from_secs(5);
 /// What a fleet has of the cluster, to be given back at the end.
 pub(super) struct Joined {
     pub(super) connections: Connections,
+    followers: Option<Followers>,
     /// Made for this run.
     token: Option<(Client, TokenId)>,
     _directory: Option<TempDir>,
 }
 
 impl Joined {
-    /// The objects of nodes that speak as one.
-    pub(super) fn nodes(&self) -> Option<Nodes> {
-        match &self.connections {
-            Connections::Shared(shared) => Some(shared.nodes.clone()),
-            Connections::Own { .. } => None,
-        }
+    /// What nodes that speak as one follow; to be run once.
+    pub(super) fn followers(&mut self) -> Option<Followers> {
+        self.followers.take()
     }
 
     /// Removes what was made for this run; the directory goes by itself.
@@ -101,17 +98,16 @@ fn shared(
         true,
     );
     let limits = limits(arguments);
-    let requests = lane("requests", limits, None, false).client("default");
     let clients = Clients {
-        requests: requests.clone(),
+        requests: lane("requests", limits, None, false).client("default"),
         heartbeats: heartbeats.client("default"),
         events: lane("events", limits, None, false).client("default"),
         reconnect: Arc::new(seldom(access.clock.clone(), move || heartbeats.reconnect())),
     };
     let ours = format!("{FLEET_LABEL}={}", fleet.name);
-    let nodes = Nodes::new(requests, access.clock.clone(), ours);
-    let shared = SharedConnections { clients, nodes };
+    let (shared, followers) = SharedConnections::new(clients, &access.clock, ours);
     Joined {
+        followers: Some(followers),
         connections: Connections::Shared(Box::new(shared)),
         token: None,
         _directory: None,
@@ -189,6 +185,7 @@ async fn per_node(
             state,
             zone: TimeZone::system(),
         },
+        followers: None,
         token,
         _directory: directory,
     })

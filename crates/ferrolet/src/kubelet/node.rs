@@ -8,17 +8,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Access, AgentError, Config, Membership, Place, Rates, Seams, ServingSource};
+use agent::{
+    Access, AgentError, Config, Membership, Place, PodFlags, PodsConfig, PodsConfigError, Rates,
+    Seams, ServingSource,
+};
 use api::kubeconfig::ClientConfig;
 use config::flags::CommandLine;
 use config::load::Loaded;
 use config::settings::Settings;
 use identity::client::{Dial, Wanted};
 use identity::serving::GivenFiles;
+use images::records::{RecordError, Records};
 use jiff::tz::TimeZone;
 use linux::LinuxHost;
 use node::FlagValues;
 use prometheus::Registry;
+use resources::garbage::{Limits, LimitsError};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::runtime;
@@ -80,6 +85,12 @@ pub(crate) enum NodeError {
         address: String,
         cause: AddrParseError,
     },
+    #[error(transparent)]
+    Pods(#[from] PodsConfigError),
+    #[error(transparent)]
+    Garbage(#[from] LimitsError),
+    #[error("records of pulled images: {0}")]
+    Records(#[from] RecordError),
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
@@ -148,7 +159,8 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
     for notice in notices {
         warn!("{notice}");
     }
-    let membership = |kubeconfig| Membership {
+    let pods = pods(line, loaded, directory)?;
+    let membership = |kubeconfig, node| Membership {
         access: Access::Own {
             identity: Wanted {
                 node_name: node_name.clone(),
@@ -164,9 +176,10 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
     };
     let pod_cidr = Some(settings.text("podCIDR")).filter(|text| !text.is_empty());
     let place = match path("kubeconfig") {
-        Some(kubeconfig) => Place::Cluster(Box::new(membership(kubeconfig))),
+        Some(kubeconfig) => Place::Cluster(Box::new(membership(kubeconfig, node))),
         None => Place::Standalone {
             pod_cidr: pod_cidr.map(str::to_owned),
+            node: Box::new(node),
         },
     };
     Ok(Config {
@@ -178,7 +191,27 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
             node_name.clone(),
         )),
         healthz: healthz(settings)?,
+        pods,
     })
+}
+
+fn pods(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<PodsConfig, NodeError> {
+    let root = line.text("root-dir").filter(|text| !text.is_empty());
+    let root = directory.join(root.unwrap_or("/var/lib/kubelet"));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let flags = PodFlags {
+        records: Arc::new(Records::on_disk(&root)?),
+        root_directory: root,
+        home: std::env::home_dir(),
+        working: Some(directory.to_owned()),
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        cpus,
+        garbage: Limits::from_flags(line)?,
+    };
+    Ok(PodsConfig::from_settings(&loaded.settings, &loaded.gates, flags)?)
 }
 
 /// Nobody listens on port 0; no address means all, as Go reads it.
@@ -263,10 +296,12 @@ fn seams(settings: &Settings) -> Result<Seams, NodeError> {
         ..cri::Config::default()
     };
     let runtime = cri::Client::new(&runtime, options.clock.clone())?;
+    let host = Arc::new(LinuxHost::new(PathBuf::from("/")));
     Ok(Seams {
         options,
         dial,
-        host: Arc::new(LinuxHost::new(PathBuf::from("/"))),
+        storage: host.clone(),
+        host,
         runtime: Arc::new(runtime),
         registry: Registry::new(),
         process_id: std::process::id(),

@@ -101,6 +101,91 @@ fn a_tree_with_a_mount_in_it_is_not_removed_nor_what_is_mounted_there() {
 }
 
 #[test]
+fn a_part_of_a_volume_is_mounted_once_and_anew_when_it_is_another() {
+    privately(|| {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "volume/..1/key", "one");
+        put(root.path(), "volume/..2/key", "two");
+        let (volume, at) = (root.path().join("volume"), root.path().join("pod/v/c/0"));
+        let lead = |to: &str| {
+            let _ = fs::remove_file(volume.join("key"));
+            std::os::unix::fs::symlink(format!("{to}/key"), volume.join("key")).unwrap();
+        };
+        let bind = |part: &str| host().bind_sub_path(&volume, part, &at).unwrap();
+        let mounts = || host().mounts_below(root.path()).unwrap().len();
+        lead("..1");
+        assert!(bind("key"));
+        assert!(!bind("key"), "it is mounted");
+        assert_eq!(fs::read_to_string(&at).unwrap(), "one");
+        lead("..2");
+        assert_eq!(fs::read_to_string(&at).unwrap(), "one");
+        assert!(bind("key"), "the path leads elsewhere now");
+        assert_eq!(fs::read_to_string(&at).unwrap(), "two");
+        assert!(bind("new/directory"));
+        assert!(!bind("new/directory"));
+        fs::write(at.join("file"), "through the mount").unwrap();
+        assert!(volume.join("new/directory/file").is_file());
+        assert!(bind("."));
+        assert!(at.join("new/directory/file").is_file());
+        assert_eq!(mounts(), 1);
+        host().unmount(&at).unwrap();
+        assert!(bind("key"), "where a directory was");
+        host().unmount(&at).unwrap();
+        assert_eq!(mounts(), 0);
+        host().remove_tree(&root.path().join("pod")).unwrap();
+        assert!(volume.join("new/directory/file").is_file());
+    });
+}
+
+#[test]
+fn a_part_that_is_not_the_volumes_is_not_mounted() {
+    privately(|| {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "volume/file", "");
+        put(root.path(), "secret/file", "");
+        let (volume, at) = (root.path().join("volume"), root.path().join("pod/v/c/0"));
+        std::os::unix::fs::symlink("../secret", volume.join("out")).unwrap();
+        let cases = [
+            ("../secret", "Make"),
+            ("/secret", "Make"),
+            ("out/new", "Make"),
+            ("out", "Bind"),
+            ("out/file", "Bind"),
+            ("file/below", "Bind"),
+        ];
+        for (part, wanted) in cases {
+            let error = host().bind_sub_path(&volume, part, &at).unwrap_err();
+            let half = match error {
+                SubPathError::Make(_) => "Make",
+                SubPathError::Bind(_) => "Bind",
+            };
+            assert_eq!(half, wanted, "{part}: {error}");
+        }
+        assert!(!at.exists() && host().mounts_below(root.path()).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn links_say_what_the_machine_calls_their_targets() {
+    let root = tempfile::tempdir().unwrap();
+    put(root.path(), "var/log/pods/0.log", "12345");
+    let host = LinuxHost::new(root.path().to_owned());
+    let links = Path::new("/var/log/containers");
+    let log = Path::new("/var/log/pods/0.log");
+    host.make_directory(links, 0o755, 0o755).unwrap();
+    host.link(log, &links.join("a.log")).unwrap();
+    assert!(host.dangling_links(links).unwrap().is_empty());
+    assert_eq!(host.read_start(log, 2).unwrap().unwrap(), b"12");
+    assert_eq!(host.read_end(log, 2).unwrap().unwrap(), b"45");
+    host.remove_file(log).unwrap();
+    assert_eq!(host.read_end(log, 2).unwrap(), None);
+    assert_eq!(host.dangling_links(links).unwrap(), [links.join("a.log")]);
+    assert!(host.write_file(log, b"new", 0o640).unwrap());
+    assert!(!host.write_file(log, b"new", 0o640).unwrap());
+    assert!(host.dangling_links(links).unwrap().is_empty());
+}
+
+#[test]
 fn a_published_tree_is_its_groups_and_its_files_are_their_owners() {
     privately(|| {
         let root = tempfile::tempdir().unwrap();

@@ -165,6 +165,14 @@ impl PodCgroups {
         }
     }
 
+    /// The group of a pod of which no more is known than its uid.
+    pub async fn remove_any(&self, uid: &PodUid) -> Result<(), CgroupError> {
+        for class in CLASSES {
+            self.remove(&self.layout.pod(class, uid)).await?;
+        }
+        Ok(())
+    }
+
     /// Leaves a group that cannot be removed yet the least of the CPU.
     pub fn starve(&self, name: &CgroupName) -> Result<(), CgroupError> {
         let least = Limits {

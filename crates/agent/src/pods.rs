@@ -1,0 +1,459 @@
+//! The pods of a node: their sources, the observation of what runs, the workers,
+//! the status, and the housekeeping, wired.
+
+mod config;
+mod view;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::events::Recorder;
+use api::objects::{PodSet, Referenced, Services, ServicesSeen};
+use images::Images;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use node::readiness::Ailments;
+use pleg::{Observations, Pleg};
+use resources::garbage::{Housekeeping, Wanted};
+use resources::linux::Swap;
+use resources::{Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, PodCgroups};
+use seams::cri::{self, RuntimeConfigRequest};
+use seams::host::CgroupVersion;
+use sources::api::{ApiSource, hand_over};
+use sources::file::FileSource;
+use sources::http::{HttpSource, system_trust};
+use sources::manifest::Rules;
+use sources::merge::{Deliveries, Merging};
+use sources::mirror::MirrorKeeper;
+use status::{Reports, StatusSync};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+use types::desired::Desired;
+use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
+use workers::{Crew, Foundations, NodeView, Objects, Telling, Turns};
+
+pub use config::{PodFlags, PodsConfig, PodsConfigError};
+
+use crate::parts::Parts;
+use crate::{AgentError, Seams};
+use view::Viewing;
+
+/// After the machine or the runtime could not be asked.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Words about pods that were not taken; more than these are only logged.
+const REFUSALS: usize = 16;
+
+/// What a node of a cluster has there.
+pub(crate) struct ClusterSide {
+    pub(crate) client: Client,
+    pub(crate) own_node: watch::Receiver<Option<Arc<Node>>>,
+    pub(crate) recorder: Recorder,
+    pub(crate) shared: Option<SharedObjects>,
+}
+
+/// What nodes of one process follow together.
+#[derive(Clone, Debug)]
+pub struct SharedObjects {
+    /// The pods of this node.
+    pub pods: watch::Receiver<Option<Arc<PodSet>>>,
+    pub services: ServicesSeen,
+    pub config_maps: Referenced<k8s_openapi::api::core::v1::ConfigMap>,
+    pub secrets: Referenced<k8s_openapi::api::core::v1::Secret>,
+}
+
+/// What the node's own affairs give to its pods.
+pub(crate) struct OfNode {
+    pub(crate) name: String,
+    pub(crate) runtime: watch::Receiver<node::RuntimeFacts>,
+    pub(crate) preview: Arc<node::Preview>,
+    pub(crate) ailments: watch::Sender<Ailments>,
+}
+
+/// Starts everything that runs pods.
+pub(crate) fn start(
+    config: PodsConfig,
+    of_node: OfNode,
+    cluster: Option<ClusterSide>,
+    seams: &Seams,
+    parts: &mut Parts,
+) -> Result<(), AgentError> {
+    let clock = seams.options.clock.clone();
+    let (pleg, observations) = Pleg::new(seams.runtime.clone(), clock.clone());
+    parts.start("observation", |ending| pleg.run(ending));
+    let own_node = cluster.as_ref().map(|cluster| cluster.own_node.clone());
+    let (viewing, node) = Viewing::new(&of_node, own_node, observations.health(), clock.clone());
+    parts.start("view of the node", |ending| viewing.run(ending));
+    let rules = Rules {
+        node: of_node.name.clone(),
+        forbid_references: config.sources.forbid_references,
+    };
+    let desired = start_sources(&config, &rules, cluster.as_ref(), seams, parts)?;
+    let (ending, ending_seen) = watch::channel(BTreeSet::new());
+    let objects = cluster.as_ref().map(|side| objects(side, seams, parts));
+    let (objects, services) = match objects {
+        Some((objects, services)) => (Some(objects), services),
+        // Without an API server there are none, and that is known.
+        None => (None, watch::channel(Some(Arc::default())).1),
+    };
+    let (reports, tokens, recorder) = match cluster {
+        None => (Reports::default(), None, None),
+        Some(side) => {
+            let (sync, reports) = StatusSync::new(side.client.clone(), clock.clone());
+            parts.start("pod status", |ending| sync.run(ending));
+            let mirrors = MirrorKeeper {
+                client: side.client.clone(),
+                clock: clock.clone(),
+                own_node: side.own_node,
+                desired: desired.clone(),
+                ending: ending_seen,
+            };
+            parts.start("mirror pods", |ending| mirrors.run(ending));
+            let tokens = Tokens::new(side.client, clock.clone());
+            (reports, Some(tokens), Some(side.recorder))
+        }
+    };
+    let (wanted, wanted_seen) = watch::channel(Arc::new(Wanted::default()));
+    let housekeeping = Housekeeping {
+        runtime: seams.runtime.clone(),
+        storage: seams.storage.clone(),
+        clock,
+        wanted: wanted_seen,
+        limits: config.garbage.clone(),
+        logs: config.directories.logs.clone(),
+        links: config.directories.log_links.clone(),
+    };
+    parts.start("housekeeping", |ending| housekeeping.run(ending));
+    let making = Making {
+        config,
+        seams: seams.clone(),
+        observations,
+        node,
+        objects,
+        services,
+        reports,
+        tokens,
+        recorder,
+    };
+    parts.start("pods", |shutdown| async move {
+        let made = making.foundations();
+        let Some(on) = shutdown.run_until_cancelled(made).await else {
+            return;
+        };
+        let crew = Crew {
+            on: Arc::new(on),
+            desired,
+            wanted,
+            ending,
+        };
+        crew.run(shutdown).await;
+    });
+    Ok(())
+}
+
+/// Starts the sources; what they want together.
+fn start_sources(
+    config: &PodsConfig,
+    rules: &Rules,
+    cluster: Option<&ClusterSide>,
+    seams: &Seams,
+    parts: &mut Parts,
+) -> Result<watch::Receiver<Desired>, AgentError> {
+    let clock = seams.options.clock.clone();
+    let sources = &config.sources;
+    let file: Deliveries = sources.path.as_ref().map(|path| {
+        let (delivered, deliveries) = watch::channel(None);
+        let source = FileSource {
+            path: path.clone(),
+            rules: rules.clone(),
+            period: sources.path_period,
+            host: seams.host.clone(),
+            clock: clock.clone(),
+            delivered,
+        };
+        parts.start("manifest files", |ending| source.run(ending));
+        deliveries
+    });
+    let http: Deliveries = match &sources.url {
+        None => None,
+        Some((url, headers)) => {
+            let (delivered, deliveries) = watch::channel(None);
+            let source = HttpSource::new(
+                url,
+                headers.clone(),
+                system_trust()?,
+                rules.clone(),
+                sources.url_period,
+                clock.clone(),
+            )?;
+            parts.start("manifest URL", |ending| source.run(delivered, ending));
+            Some(deliveries)
+        }
+    };
+    let api: Deliveries = cluster.map(|side| {
+        let (delivered, deliveries) = watch::channel(None);
+        match &side.shared {
+            Some(shared) => {
+                let pods = shared.pods.clone();
+                parts.start("pods of the API", |ending| hand_over(pods, delivered, ending));
+            }
+            None => {
+                let source = ApiSource {
+                    node: rules.node.clone(),
+                    client: side.client.clone(),
+                    clock: clock.clone(),
+                    own_node: side.own_node.clone(),
+                    delivered,
+                };
+                parts.start("pods of the API", |ending| source.run(ending));
+            }
+        }
+        deliveries
+    });
+    let (desired, desired_seen) = watch::channel(Desired::default());
+    let (refused, mut refusals) = mpsc::channel::<sources::merge::Refused>(REFUSALS);
+    let merging = Merging {
+        file,
+        http,
+        api,
+        clock,
+        desired,
+        refused,
+    };
+    parts.start("desired pods", |ending| merging.run(ending));
+    let telling = Telling::new(cluster.map(|side| side.recorder.clone()));
+    parts.start("refused pods", |ending| async move {
+        let tell = async {
+            while let Some(one) = refusals.recv().await {
+                telling.warning(&one.pod, sources::merge::Refused::REASON, one.message);
+            }
+        };
+        ending.run_until_cancelled(tell).await;
+    });
+    Ok(desired_seen)
+}
+
+/// What containers and volumes refer to.
+fn objects(side: &ClusterSide, seams: &Seams, parts: &mut Parts) -> (Objects, ServicesSeen) {
+    if let Some(shared) = &side.shared {
+        let objects = Objects {
+            config_maps: shared.config_maps.clone(),
+            secrets: shared.secrets.clone(),
+        };
+        return (objects, shared.services.clone());
+    }
+    let clock = seams.options.clock.clone();
+    let tasks = TaskTracker::new();
+    let ending = CancellationToken::new();
+    let objects = Objects {
+        config_maps: Referenced::new(
+            side.client.clone(),
+            clock.clone(),
+            tasks.clone(),
+            ending.clone(),
+        ),
+        secrets: Referenced::new(
+            side.client.clone(),
+            clock.clone(),
+            tasks.clone(),
+            ending.clone(),
+        ),
+    };
+    parts.start("objects of pods", |shutdown| async move {
+        shutdown.cancelled().await;
+        ending.cancel();
+        tasks.close();
+        tasks.wait().await;
+    });
+    let (services, seen) = Services::new(side.client.clone(), clock);
+    parts.start("services", |ending| services.run(ending));
+    (objects, seen)
+}
+
+/// What workers stand on, in the making: the runtime has to answer first.
+struct Making {
+    config: PodsConfig,
+    seams: Seams,
+    observations: Observations,
+    node: watch::Receiver<Arc<NodeView>>,
+    objects: Option<Objects>,
+    services: ServicesSeen,
+    reports: Reports,
+    tokens: Option<Tokens>,
+    recorder: Option<Recorder>,
+}
+
+impl Making {
+    async fn foundations(self) -> Foundations {
+        let Seams {
+            host,
+            storage,
+            runtime,
+            options,
+            ..
+        } = &self.seams;
+        let clock = options.clock.clone();
+        // Nothing is known of what pods can have before.
+        let mut node = self.node.clone();
+        if node.wait_for(|view| view.node.is_some()).await.is_err() {
+            return std::future::pending().await;
+        }
+        let enforcement = self.enforcement().await;
+        let cgroups = self.cgroups(&enforcement).await;
+        let parts = images::Parts {
+            runtime: runtime.clone(),
+            clock: clock.clone(),
+            node_files: images::credentials::NodeFiles::new(
+                host.clone(),
+                clock.clone(),
+                self.config.docker.clone(),
+            ),
+            records: Arc::clone(&self.config.records),
+        };
+        let images = Images::new(self.config.images.clone(), parts);
+        images.adopt_left_behind().await;
+        let objects = match (&self.objects, self.tokens) {
+            (Some(objects), Some(tokens)) => VolumeObjects::Api {
+                config_maps: objects.config_maps.clone(),
+                secrets: objects.secrets.clone(),
+                tokens,
+            },
+            _ => VolumeObjects::Standalone,
+        };
+        let volumes = Volumes::new(VolumeFoundations {
+            layout: self.config.directories.layout.clone(),
+            storage: storage.clone(),
+            clock: clock.clone(),
+            objects,
+            allocatable: view::allocatable(&self.node),
+        });
+        let directories = self.config.directories;
+        Foundations {
+            settings: workers::Settings {
+                layout: directories.layout,
+                logs: directories.logs,
+                log_links: directories.log_links,
+                resolv_conf: directories.resolv_conf,
+                hosts_file: directories.hosts_file,
+                dns: self.config.dns,
+                security: self.config.security,
+                admission: self.config.admission,
+                longest_backoff: self.config.longest_backoff,
+                resync: self.config.resync,
+                prefers_ipv6: self.config.prefers_ipv6,
+                started: Timestamp::try_from(clock.now()).unwrap_or_default(),
+            },
+            clock,
+            runtime: runtime.clone(),
+            host: host.clone(),
+            storage: storage.clone(),
+            observations: self.observations,
+            images,
+            volumes,
+            cgroups,
+            enforcement,
+            reports: self.reports,
+            telling: Telling::new(self.recorder),
+            objects: self.objects,
+            services: self.services,
+            node: self.node,
+            turns: Turns::new(self.config.at_once),
+        }
+    }
+
+    /// What the machine can enforce.
+    async fn enforcement(&self) -> Enforcement {
+        let host = &self.seams.host;
+        loop {
+            let facts = host.cgroup_facts();
+            let machine = host.machine();
+            let (facts, machine) = match (facts, machine) {
+                (Ok(facts), Ok(machine)) => (facts, machine),
+                (Err(error), _) | (_, Err(error)) => {
+                    warn!(%error, "pods wait: the machine cannot be looked at");
+                    self.seams.options.clock.sleep(AGAIN).await;
+                    continue;
+                }
+            };
+            let enforcing = &self.config.enforcing;
+            let one = facts.version == CgroupVersion::V1;
+            let swap = match (facts.swap, enforcing.limited_swap) {
+                (false, _) => Swap::Uncontrolled,
+                (true, false) => Swap::NoSwap,
+                (true, true) => Swap::Limited {
+                    capacity: i64::try_from(machine.swap).unwrap_or(i64::MAX),
+                },
+            };
+            return Enforcement {
+                version: facts.version,
+                cpu_quota: enforcing.cpu_quota,
+                quota_period: u64::try_from(enforcing.quota_period.as_micros()).unwrap_or_default(),
+                kill_single_process: one || enforcing.kill_single_process.unwrap_or(false),
+                swap,
+                memory: i64::try_from(machine.memory).unwrap_or(i64::MAX),
+                huge_page_sizes: machine.huge_pages.iter().map(|pages| pages.size).collect(),
+            };
+        }
+    }
+
+    /// The groups of the node, made.
+    async fn cgroups(&self, enforcement: &Enforcement) -> Option<PodCgroups> {
+        let config = self.config.cgroups.as_ref()?;
+        let clock = &self.seams.options.clock;
+        let driver = self.driver(config.driver).await;
+        let allocatable = if config.enforce_pods {
+            self.node.borrow().enforced.clone()
+        } else {
+            Amounts::new()
+        };
+        loop {
+            let layout = CgroupLayout::new(driver, &config.root);
+            let made = PodCgroups::new(
+                self.seams.host.clone(),
+                clock.clone(),
+                layout,
+                enforcement.clone(),
+                config.processes,
+            );
+            let ready = made.and_then(|made| made.set_up(&allocatable).map(|()| made));
+            match ready {
+                Ok(made) => return Some(made),
+                Err(error) => {
+                    warn!(%error, "pods wait: the node's cgroups cannot be made");
+                    clock.sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// The runtime's word counts, where it has one.
+    async fn driver(&self, configured: CgroupDriver) -> CgroupDriver {
+        let mut told = false;
+        loop {
+            let answer = self.seams.runtime.runtime_config(RuntimeConfigRequest {}).await;
+            match answer {
+                Ok(answer) => {
+                    let driver = answer.linux.map(|linux| match linux.cgroup_driver() {
+                        cri::CgroupDriver::Systemd => CgroupDriver::Systemd,
+                        cri::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
+                    });
+                    let driver = driver.unwrap_or(configured);
+                    info!(?driver, "cgroups are made as the runtime makes them");
+                    return driver;
+                }
+                Err(error) if error.is_unimplemented() => return configured,
+                Err(error) => {
+                    if !told {
+                        warn!(%error, "pods wait for the container runtime");
+                    }
+                    told = true;
+                    self.seams.options.clock.sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What of a node's configuration is about its pods.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::gates::FeatureGates;
+use config::settings::Settings;
+use http::header::{HeaderName, HeaderValue};
+use http::HeaderMap;
+use images::credentials::Places;
+use images::records::Records;
+use resources::cgroups::NotAName;
+use resources::garbage::Limits;
+use resources::{CgroupDriver, CgroupName};
+use thiserror::Error;
+use volumes::Layout;
+use workers::admission;
+use workers::spec::dns::DnsSettings;
+use workers::spec::security::SecuritySettings;
+
+/// What a node is to do with pods.
+#[derive(Clone, Debug)]
+pub struct PodsConfig {
+    pub(crate) sources: SourcesConfig,
+    pub(crate) directories: Directories,
+    pub(crate) dns: DnsSettings,
+    pub(crate) security: SecuritySettings,
+    pub(crate) admission: admission::Settings,
+    pub(crate) images: images::Config,
+    pub(crate) docker: Places,
+    pub(crate) records: Arc<Records>,
+    pub(crate) cgroups: Option<CgroupConfig>,
+    pub(crate) enforcing: Enforcing,
+    pub(crate) garbage: Limits,
+    pub(crate) longest_backoff: Duration,
+    pub(crate) resync: Duration,
+    pub(crate) prefers_ipv6: bool,
+    /// So many pods are in the runtime's hands at a time.
+    pub(crate) at_once: usize,
+}
+
+/// Where pods come from, beside the API server.
+#[derive(Clone, Debug)]
+pub(crate) struct SourcesConfig {
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) path_period: Duration,
+    pub(crate) url: Option<(String, HeaderMap)>,
+    pub(crate) url_period: Duration,
+    pub(crate) forbid_references: bool,
+}
+
+/// Where things are on the machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Directories {
+    pub(crate) layout: Layout,
+    pub(crate) logs: PathBuf,
+    pub(crate) log_links: PathBuf,
+    pub(crate) resolv_conf: Option<PathBuf>,
+    pub(crate) hosts_file: PathBuf,
+}
+
+/// `cgroupsPerQOS` and what goes with it.
+#[derive(Clone, Debug)]
+pub(crate) struct CgroupConfig {
+    /// Where the runtime does not say.
+    pub(crate) driver: CgroupDriver,
+    pub(crate) root: CgroupName,
+    pub(crate) processes: i64,
+    /// `enforceNodeAllocatable` has `pods`.
+    pub(crate) enforce_pods: bool,
+}
+
+/// What pods are kept to.
+#[derive(Clone, Debug)]
+pub(crate) struct Enforcing {
+    pub(crate) cpu_quota: bool,
+    pub(crate) quota_period: Duration,
+    pub(crate) kill_single_process: Option<bool>,
+    pub(crate) limited_swap: bool,
+}
+
+/// What the process knows and the settings do not.
+#[derive(Clone, Debug)]
+pub struct PodFlags {
+    pub root_directory: PathBuf,
+    /// Where the process's user keeps docker's configuration, and where it runs.
+    pub home: Option<PathBuf>,
+    pub working: Option<PathBuf>,
+    pub kernel: String,
+    pub cpus: usize,
+    pub records: Arc<Records>,
+    pub garbage: Limits,
+}
+
+/// Why pods cannot be run like this.
+#[derive(Debug, Error)]
+pub enum PodsConfigError {
+    #[error("cgroupRoot: {0}")]
+    CgroupRoot(#[from] NotAName),
+    #[error("staticPodURLHeader {name:?} is no header: {cause}")]
+    Header { name: String, cause: http::Error },
+}
+
+impl PodsConfig {
+    /// Takes what is needed; the configuration has been validated.
+    pub fn from_settings(
+        settings: &Settings,
+        gates: &FeatureGates,
+        flags: PodFlags,
+    ) -> Result<Self, PodsConfigError> {
+        let duration = |path| settings.duration(path).to_std().unwrap_or_default();
+        let path = |path| Some(settings.text(path)).filter(|text| !text.is_empty());
+        let list = |path| {
+            let texts = settings.list(path).iter().filter_map(|one| one.as_str());
+            texts.map(str::to_owned).collect::<Vec<String>>()
+        };
+        let url = match path("staticPodURL") {
+            None => None,
+            Some(url) => Some((url.to_owned(), headers(settings)?)),
+        };
+        let root = &flags.root_directory;
+        Ok(Self {
+            sources: SourcesConfig {
+                path: path("staticPodPath").map(PathBuf::from),
+                path_period: duration("fileCheckFrequency"),
+                url,
+                url_period: duration("httpCheckFrequency"),
+                forbid_references: gates.enabled("PreventStaticPodAPIReferences"),
+            },
+            directories: Directories {
+                layout: Layout::new(root.clone()),
+                logs: PathBuf::from(settings.text("podLogsDir")),
+                log_links: PathBuf::from("/var/log/containers"),
+                resolv_conf: path("resolvConf").map(PathBuf::from),
+                hosts_file: PathBuf::from("/etc/hosts"),
+            },
+            dns: DnsSettings {
+                servers: list("clusterDNS")
+                    .iter()
+                    .filter_map(|text| text.parse::<IpAddr>().ok())
+                    .collect(),
+                domain: settings.text("clusterDomain").to_owned(),
+                node_ips: Vec::new(),
+            },
+            security: SecuritySettings {
+                seccomp_root: root.join("seccomp"),
+                seccomp_default: settings.bool("seccompDefault"),
+                ..SecuritySettings::default()
+            },
+            admission: admission::Settings {
+                allowed_unsafe_sysctls: list("allowedUnsafeSysctls"),
+                kernel: flags.kernel.clone(),
+                supplemental_groups_policy: false,
+                operating_system: "linux",
+                pod_level_resources: gates.enabled("PodLevelResources"),
+            },
+            images: images::Config::from_settings(settings, gates),
+            docker: Places {
+                root: root.clone(),
+                working: flags.working.clone(),
+                home: flags.home.clone(),
+            },
+            records: Arc::clone(&flags.records),
+            cgroups: cgroups(settings)?,
+            enforcing: Enforcing {
+                cpu_quota: settings.bool("cpuCFSQuota"),
+                quota_period: duration("cpuCFSQuotaPeriod"),
+                kill_single_process: settings
+                    .value("singleProcessOOMKill")
+                    .and_then(serde_json::Value::as_bool),
+                limited_swap: settings.text("memorySwap.swapBehavior") == "LimitedSwap",
+            },
+            garbage: flags.garbage,
+            longest_backoff: longest_backoff(settings),
+            resync: duration("syncFrequency"),
+            prefers_ipv6: false,
+            at_once: (flags.cpus * 2).max(4),
+        })
+    }
+}
+
+fn cgroups(settings: &Settings) -> Result<Option<CgroupConfig>, NotAName> {
+    if !settings.bool("cgroupsPerQOS") {
+        return Ok(None);
+    }
+    let driver = match settings.text("cgroupDriver") {
+        "systemd" => CgroupDriver::Systemd,
+        _ => CgroupDriver::Cgroupfs,
+    };
+    let mut enforced = settings.list("enforceNodeAllocatable").iter();
+    Ok(Some(CgroupConfig {
+        driver,
+        root: CgroupName::parse(settings.text("cgroupRoot"))?,
+        processes: settings.int("podPidsLimit"),
+        enforce_pods: enforced.any(|one| one.as_str() == Some("pods")),
+    }))
+}
+
+fn longest_backoff(settings: &Settings) -> Duration {
+    const UPSTREAMS: Duration = Duration::from_secs(300);
+    let given = settings.value("crashLoopBackOff.maxContainerRestartPeriod");
+    match given.filter(|value| !value.is_null()) {
+        None => UPSTREAMS,
+        Some(_) => {
+            let given = settings.duration("crashLoopBackOff.maxContainerRestartPeriod");
+            given.to_std().unwrap_or(UPSTREAMS)
+        }
+    }
+}
+
+fn headers(settings: &Settings) -> Result<HeaderMap, PodsConfigError> {
+    let mut headers = HeaderMap::new();
+    for (name, values) in settings.entries("staticPodURLHeader") {
+        let bad = |cause: http::Error| PodsConfigError::Header {
+            name: name.to_owned(),
+            cause,
+        };
+        let key = HeaderName::try_from(name).map_err(|cause| bad(cause.into()))?;
+        for value in values.as_array().into_iter().flatten() {
+            let value = HeaderValue::try_from(value.as_str().unwrap_or_default());
+            headers.append(key.clone(), value.map_err(|cause| bad(cause.into()))?);
+        }
+    }
+    Ok(headers)
+}

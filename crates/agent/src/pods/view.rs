@@ -1,0 +1,151 @@
+//! What workers see of the node: its object, or what it will be; its runtime's name
+//! and network.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use node::RuntimeFacts;
+use node::readiness::Ailments;
+use pleg::Health;
+use resources::Amounts;
+use seams::SharedClock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use volumes::Allocatable;
+use workers::NodeView;
+
+use super::OfNode;
+
+/// How often the observation of pods is asked for its health.
+const HEALTH: Duration = Duration::from_secs(10);
+
+/// Keeps the view up to date. Runs as one task.
+#[derive(Debug)]
+pub(crate) struct Viewing {
+    own_node: Option<watch::Receiver<Option<Arc<Node>>>>,
+    runtime: watch::Receiver<RuntimeFacts>,
+    preview: Arc<node::Preview>,
+    health: watch::Receiver<Health>,
+    ailments: watch::Sender<Ailments>,
+    clock: SharedClock,
+    view: watch::Sender<Arc<NodeView>>,
+}
+
+impl Viewing {
+    pub(crate) fn new(
+        of_node: &OfNode,
+        own_node: Option<watch::Receiver<Option<Arc<Node>>>>,
+        health: watch::Receiver<Health>,
+        clock: SharedClock,
+    ) -> (Self, watch::Receiver<Arc<NodeView>>) {
+        let (view, seen) = watch::channel(Arc::default());
+        let viewing = Self {
+            own_node,
+            runtime: of_node.runtime.clone(),
+            preview: Arc::clone(&of_node.preview),
+            health,
+            ailments: of_node.ailments.clone(),
+            clock,
+            view,
+        };
+        (viewing, seen)
+    }
+
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+        shutdown.run_until_cancelled(self.look_on()).await;
+    }
+
+    async fn look_on(&mut self) {
+        let mut expected = None;
+        loop {
+            self.look(&mut expected).await;
+            tokio::select! {
+                () = changed(self.own_node.as_mut()) => {}
+                Ok(()) = self.runtime.changed() => {}
+                () = self.clock.sleep(HEALTH) => {}
+            }
+        }
+    }
+
+    async fn look(&mut self, expected: &mut Option<Arc<Node>>) {
+        let uptime = self.clock.uptime();
+        let cause = self.health.borrow().check(uptime).err();
+        let cause = cause.map(|cause| cause.to_string());
+        self.ailments.send_if_modified(|ailments| {
+            let news = ailments.pleg != cause;
+            ailments.pleg = cause;
+            news
+        });
+        let runtime = self.runtime.borrow_and_update().clone();
+        let own = self.own_node.as_mut();
+        let own = own.and_then(|own| own.borrow_and_update().clone());
+        let node = match own {
+            Some(node) => {
+                *expected = None;
+                node
+            }
+            None => match expected {
+                Some(node) => Arc::clone(node),
+                None => Arc::clone(expected.insert(Arc::new(self.preview.node().await))),
+            },
+        };
+        let view = view_of(node, &runtime);
+        self.view.send_if_modified(|before| {
+            let news = **before != view;
+            if news {
+                *before = Arc::new(view);
+            }
+            news
+        });
+    }
+}
+
+async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
+    if let Some(receiver) = receiver
+        && receiver.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
+    let status = node.status.as_ref();
+    let addresses = status.and_then(|status| status.addresses.as_deref());
+    let internal = addresses
+        .unwrap_or_default()
+        .iter()
+        .filter(|address| address.type_ == "InternalIP");
+    let mut host_ips: Vec<IpAddr> = Vec::new();
+    for ip in internal.filter_map(|address| address.address.parse::<IpAddr>().ok()) {
+        // One of each family.
+        if host_ips.iter().all(|known| known.is_ipv4() != ip.is_ipv4()) {
+            host_ips.push(ip);
+        }
+    }
+    let amounts = |list| resources::requests::amounts(list);
+    let mut handlers = runtime.handlers.iter();
+    let default = handlers.find(|handler| handler.name.is_empty());
+    NodeView {
+        runtime_name: runtime.name.clone(),
+        probed: runtime.probed,
+        network_problem: runtime.network_problem(),
+        host_ips,
+        recursive_read_only: default.is_some_and(|default| default.recursive_read_only_mounts),
+        allocatable: amounts(status.and_then(|status| status.allocatable.as_ref())),
+        enforced: amounts(status.and_then(|status| status.capacity.as_ref())),
+        node: Some(node),
+    }
+}
+
+/// What volumes need of it.
+pub(crate) fn allocatable(
+    view: &watch::Receiver<Arc<NodeView>>,
+) -> watch::Receiver<Arc<Allocatable>> {
+    // The figures of a node change when its machine does, that is with a restart;
+    // what is known when pods begin is enough.
+    let amounts: Amounts = view.borrow().allocatable.clone();
+    watch::channel(Arc::new(amounts.into_iter().collect())).1
+}

@@ -1,0 +1,128 @@
+//! A sandbox for a pod.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use seams::cri;
+use seams::storage::perform;
+use tracing::info;
+
+use super::{Outcome, RETRY, grpc};
+use crate::slot::Slot;
+use crate::spec::dns::{PodDns, ResolvConf};
+use crate::spec::sandbox::{SandboxSources, config, log_directory};
+use crate::spec::security::PodSecurity;
+use crate::spec::{About, spec_of};
+use crate::task::Worker;
+
+const NODES_LOGS: u32 = 0o755;
+
+impl Worker {
+    pub(super) async fn make_sandbox(&mut self, slot: &Slot, attempt: u32) -> Outcome {
+        match self.try_sandbox(slot, attempt).await {
+            Ok(()) => Outcome::Done,
+            Err(None) => Outcome::Cut,
+            Err(Some(problem)) => {
+                let message = format!("Failed to create pod sandbox: {problem}");
+                let telling = &self.on.telling;
+                telling.warning(&slot.pod, "FailedCreatePodSandBox", message);
+                Outcome::Failed(self.on.spread(RETRY))
+            }
+        }
+    }
+
+    /// Without a problem: it was cut short.
+    async fn try_sandbox(&mut self, slot: &Slot, attempt: u32) -> Result<(), Option<String>> {
+        let on = Arc::clone(&self.on);
+        if let Some(class) = &spec_of(&slot.pod).runtime_class_name
+            && !class.is_empty()
+        {
+            let problem = format!(
+                "failed to get sandbox runtime: runtime class {class:?} is not supported by this agent yet: remove runtimeClassName"
+            );
+            return Err(Some(problem));
+        }
+        let config = self.sandbox_config(slot, attempt)?;
+        let directory = log_directory(&on.settings.logs, &slot.pod);
+        make_log_directory(&on.storage, &directory).await?;
+        let cut = self.cut(slot);
+        tokio::pin!(cut);
+        let _turn = tokio::select! {
+            turn = on.turns.take(self.rank(slot)) => turn,
+            () = &mut cut => return Err(None),
+        };
+        let request = cri::RunPodSandboxRequest {
+            config: Some(config),
+            runtime_handler: String::new(),
+        };
+        // The runtime undoes one that nobody waits for any more.
+        let made = tokio::select! {
+            made = on.runtime.run_pod_sandbox(request) => made,
+            () = &mut cut => return Err(None),
+        };
+        let made = made.map_err(|error| Some(grpc(&error)))?;
+        info!(pod = %self.pod, sandbox = made.pod_sandbox_id, "a sandbox was made");
+        Ok(())
+    }
+
+    /// The same for a sandbox and for the containers in it.
+    pub(super) fn sandbox_config(
+        &self,
+        slot: &Slot,
+        attempt: u32,
+    ) -> Result<cri::PodSandboxConfig, Option<String>> {
+        let on = &self.on;
+        let dns = self.dns(slot)?;
+        let parent = on.cgroups.as_ref().map(|groups| groups.parent_of(&slot.pod));
+        let sources = SandboxSources {
+            logs: &on.settings.logs,
+            cluster_domain: &on.settings.dns.domain,
+            dns: &dns,
+            cgroup_parent: parent.as_deref().unwrap_or_default(),
+            enforcement: &on.enforcement,
+            security: &PodSecurity::default(),
+        };
+        config(&slot.pod, attempt, &sources).map_err(|error| Some(error.to_string()))
+    }
+
+    fn dns(&self, slot: &Slot) -> Result<cri::DnsConfig, Option<String>> {
+        let on = &self.on;
+        let file = match &on.settings.resolv_conf {
+            None => None,
+            Some(path) => Some(read_resolv_conf(&on.host, path)?),
+        };
+        let mut settings = on.settings.dns.clone();
+        settings.node_ips.clone_from(&on.node.borrow().host_ips);
+        let PodDns { config, notices } = PodDns::of(&slot.pod, &settings, file.as_ref());
+        for notice in notices {
+            if notice.about == About::Pod {
+                on.telling.warning(&slot.pod, notice.reason, notice.message);
+            }
+        }
+        Ok(config)
+    }
+}
+
+fn read_resolv_conf(host: &seams::SharedHost, path: &Path) -> Result<ResolvConf, Option<String>> {
+    let shown = path.display();
+    let content = host.read(path).map_err(|error| Some(error.to_string()))?;
+    let content = content.ok_or_else(|| {
+        Some(format!(
+            "open {shown}: no such file or directory: set resolvConf to the file with the node's name servers"
+        ))
+    })?;
+    let text = String::from_utf8_lossy(&content);
+    ResolvConf::parse(&text).map_err(|error| Some(format!("{shown}: {error}")))
+}
+
+async fn make_log_directory(
+    storage: &seams::SharedStorage,
+    directory: &Path,
+) -> Result<(), Option<String>> {
+    let directory = directory.to_owned();
+    let made = perform(storage, move |storage| {
+        storage.make_directory(&directory, NODES_LOGS, NODES_LOGS)
+    });
+    let made = made.await.and_then(|made| made);
+    made.map(drop).map_err(|error| Some(error.to_string()))
+}

@@ -1,0 +1,501 @@
+//! Starts containers: the image, the configuration, the files beside it, and then
+//! the container itself.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::events::Severity;
+use images::{PullPolicy, Request, Said};
+use k8s_openapi::api::core::v1::{Container, Pod, Secret};
+use seams::cri;
+use seams::host::HostError;
+use seams::storage::perform;
+use status::Waiting;
+use tracing::info;
+use types::observed::ObservedPod;
+
+use super::{Outcome, RETRY};
+use crate::objects::Found;
+use crate::plan::{Kind, Start, backoff_key};
+use crate::slot::Slot;
+use crate::spec::container::{ContainerSources, config};
+use crate::spec::downward::Surroundings;
+use crate::spec::env::{Environment, Sources};
+use crate::spec::mounts::{
+    self, MountSources, MountedVolume, VolumeContent, sub_path, termination_file,
+};
+use crate::spec::sandbox::log_directory;
+use crate::spec::security::{ImageUser, PodSecurity};
+use crate::spec::hostname::Hostname;
+use crate::spec::{hosts, spec_of, uses_host_network};
+use crate::task::Worker;
+
+const LOGS_MODE: u32 = 0o755;
+const HOSTS_MODE: u32 = 0o644;
+const CONTAINER_MODE: u32 = 0o750;
+/// Whoever the container runs as writes its last words there.
+const TERMINATION_MODE: u32 = 0o666;
+/// A pull that failed is looked at again soon: its wait is told of then.
+const AFTER_PULL: Duration = Duration::from_secs(1);
+/// The longest name of a file.
+const LONGEST_NAME: usize = 255;
+
+/// Why a container could not be started.
+enum Trouble {
+    /// It waits, with this to show in its status.
+    Waiting(Waiting, Option<Duration>),
+    /// The pod is to end.
+    Cut,
+}
+
+/// What is the same for all containers of one start.
+struct Scene<'a> {
+    slot: &'a Slot,
+    observed: &'a ObservedPod,
+    sandbox_id: String,
+    sandbox: cri::PodSandboxConfig,
+    found: Found,
+}
+
+impl Trouble {
+    fn new(reason: &str, message: impl Into<String>) -> Self {
+        let waiting = Waiting {
+            reason: reason.to_owned(),
+            message: message.into(),
+        };
+        Self::Waiting(waiting, None)
+    }
+
+    /// Something about the container's configuration, before it was made.
+    fn config(message: impl Into<String>) -> Self {
+        Self::new("CreateContainerConfigError", message)
+    }
+}
+
+impl Worker {
+    pub(super) async fn start_all(
+        &mut self,
+        slot: &Slot,
+        observed: &ObservedPod,
+        starts: Vec<Start>,
+    ) -> Outcome {
+        let on = Arc::clone(&self.on);
+        let Some(newest) = observed.sandboxes.first() else {
+            return Outcome::Done;
+        };
+        let sandbox = match self.sandbox_config(slot, newest.attempt) {
+            Ok(sandbox) => sandbox,
+            Err(problem) => {
+                let problem = problem.unwrap_or_default();
+                let message = format!("Failed to create pod sandbox: {problem}");
+                on.telling.warning(&slot.pod, "FailedCreatePodSandBox", message);
+                return Outcome::Failed(on.spread(RETRY));
+            }
+        };
+        let found = self.objects.find(on.objects.as_ref(), &slot.pod).await;
+        self.tell_of_missing_pull_secrets(&slot.pod, &found);
+        let scene = Scene {
+            slot,
+            observed,
+            sandbox_id: newest.id.clone(),
+            sandbox,
+            found,
+        };
+        for start in starts {
+            let name = start.container.clone();
+            match self.start_one(&scene, &start).await {
+                Ok(()) => {
+                    self.known.waiting.remove(&name);
+                    self.memory.retry_container_at.remove(&name);
+                }
+                Err(Trouble::Cut) => return Outcome::Cut,
+                Err(Trouble::Waiting(waiting, retry_after)) => {
+                    self.known.waiting.insert(name.clone(), waiting);
+                    let pause = retry_after.unwrap_or_else(|| on.spread(RETRY));
+                    let retry_at = on.now() + pause;
+                    self.memory.retry_container_at.insert(name, retry_at);
+                }
+            }
+        }
+        self.memory.replaced.clear();
+        Outcome::Done
+    }
+
+    async fn start_one(&mut self, scene: &Scene<'_>, start: &Start) -> Result<(), Trouble> {
+        let on = Arc::clone(&self.on);
+        let pod = &scene.slot.pod;
+        let spec = spec_of(pod);
+        let list = match start.kind {
+            Kind::Init => spec.init_containers.as_deref().unwrap_or_default(),
+            Kind::Regular => &spec.containers,
+        };
+        let Some(container) = list.iter().find(|one| one.name == start.container) else {
+            return Ok(());
+        };
+        if let Some(ended) = start.before.as_ref().and_then(|before| before.ended) {
+            let (key, most) = (backoff_key(container), on.settings.longest_backoff);
+            let backoff = &mut self.memory.backoff;
+            backoff.started(&container.name, &key, ended, on.now(), most);
+        }
+        let about = (start.kind, container.name.as_str());
+        let tell = |severity, reason, message: String| {
+            on.telling.container(pod, about, severity, reason, message);
+        };
+        let image = self.image(scene, start.kind, container).await?;
+        let _turn = tokio::select! {
+            turn = on.turns.take(self.rank(scene.slot)) => turn,
+            () = self.cut(scene.slot) => return Err(Trouble::Cut),
+        };
+        let config = self.container_config(scene, start, container, &image);
+        let config = config.await.inspect_err(|trouble| {
+            if let Trouble::Waiting(waiting, _) = trouble {
+                tell(Severity::Warning, "Failed", format!("Error: {}", waiting.message));
+            }
+        })?;
+        let path = config.log_path.clone();
+        // From here on nothing is cut: what is begun is ended, and looked at.
+        let request = cri::CreateContainerRequest {
+            pod_sandbox_id: scene.sandbox_id.clone(),
+            config: Some(config),
+            sandbox_config: Some(scene.sandbox.clone()),
+        };
+        let created = on.runtime.create_container(request).await;
+        let id = created
+            .map_err(|error| {
+                tell(Severity::Warning, "Failed", format!("Error: {}", error.message));
+                Trouble::new("CreateContainerError", error.message)
+            })?
+            .container_id;
+        tell(Severity::Normal, "Created", "Container created".to_owned());
+        let request = cri::StartContainerRequest {
+            container_id: id.clone(),
+        };
+        on.runtime.start_container(request).await.map_err(|error| {
+            let message = error.message.replace(&id, &container.name);
+            tell(Severity::Warning, "Failed", format!("Error: {message}"));
+            Trouble::new("RunContainerError", error.message)
+        })?;
+        tell(Severity::Normal, "Started", "Container started".to_owned());
+        info!(pod = %self.pod, container = container.name, id, "a container was started");
+        self.link_log(scene, &container.name, &id, &path).await;
+        Ok(())
+    }
+
+    /// The image, as the runtime names it.
+    async fn image(
+        &self,
+        scene: &Scene<'_>,
+        kind: Kind,
+        container: &Container,
+    ) -> Result<String, Trouble> {
+        let on = &self.on;
+        let pod = &scene.slot.pod;
+        let about = (kind, container.name.as_str());
+        let say = |said: Said| {
+            let Said {
+                severity,
+                reason,
+                message,
+            } = said;
+            on.telling.container(pod, about, severity, reason, message);
+        };
+        let pull_secrets = pull_secrets(pod, &scene.found);
+        let request = Request {
+            pod: &self.pod,
+            container: &container.name,
+            image: container.image.as_deref().unwrap_or_default(),
+            policy: PullPolicy::read(container.image_pull_policy.as_deref()),
+            pull_secrets: &pull_secrets,
+            sandbox: &scene.sandbox,
+            runtime_handler: "",
+        };
+        let ensured = tokio::select! {
+            ensured = on.images.ensure(&request, &say) => ensured,
+            () = self.cut(scene.slot) => return Err(Trouble::Cut),
+        };
+        match ensured {
+            Ok(ensured) => Ok(ensured.image_ref),
+            Err(waiting) => {
+                say(waiting.container_event());
+                let shown = Waiting {
+                    reason: waiting.reason.to_string(),
+                    message: waiting.message,
+                };
+                let soon = matches!(
+                    waiting.reason,
+                    images::Reason::ErrImagePull
+                        | images::Reason::RegistryUnavailable
+                        | images::Reason::SignatureValidationFailed
+                );
+                let retry = waiting.retry_after.or(soon.then_some(AFTER_PULL));
+                Err(Trouble::Waiting(shown, retry))
+            }
+        }
+    }
+
+    async fn container_config(
+        &self,
+        scene: &Scene<'_>,
+        start: &Start,
+        container: &Container,
+        image: &str,
+    ) -> Result<cri::ContainerConfig, Trouble> {
+        let on = &self.on;
+        let pod = &scene.slot.pod;
+        let environment = self.environment(scene, container)?;
+        let image_user = self.image_user(container).await?;
+        let logs = log_directory(&on.settings.logs, pod);
+        let restart_count = match &start.before {
+            Some(before) => before.attempt + 1,
+            None => next_log(&on.storage, &logs.join(&container.name)).await,
+        };
+        let ips = self.ips(scene);
+        let files = self.files(scene, container, &logs, &ips).await;
+        let files = files.map_err(|error| Trouble::config(error.to_string()))?;
+        let sub_paths = self.sub_paths(container, &environment).await?;
+        let volumes = self.volumes();
+        let sources = ContainerSources {
+            restart_count,
+            image,
+            image_user: &image_user,
+            environment: &environment,
+            mounts: MountSources {
+                volumes: &volumes,
+                sub_paths: &sub_paths,
+                hosts_file: &files.hosts,
+                termination_file: files.termination.as_deref(),
+                has_addresses: !ips.is_empty(),
+                recursive_read_only: on.node.borrow().recursive_read_only,
+                selinux: false,
+            },
+            enforcement: &on.enforcement,
+            security: &PodSecurity::default(),
+            settings: &on.settings.security,
+            target: None,
+        };
+        config(pod, container, &sources).map_err(|error| Trouble::config(error.to_string()))
+    }
+
+    fn environment(&self, scene: &Scene<'_>, container: &Container) -> Result<Environment, Trouble> {
+        let on = &self.on;
+        let view = Arc::clone(&on.node.borrow());
+        let surroundings = Surroundings {
+            host_ips: view.host_ips.clone(),
+            pod_ips: self.ips(scene),
+            allocatable: view.allocatable.clone(),
+        };
+        let services = on.services.borrow().clone();
+        let sources = Sources {
+            services: services.as_ref().map(|services| services.as_slice()),
+            config_maps: &scene.found.config_maps,
+            secrets: &scene.found.secrets,
+            surroundings: &surroundings,
+        };
+        let environment = Environment::of(&scene.slot.pod, container, &sources);
+        environment.map_err(|error| Trouble::config(error.to_string()))
+    }
+
+    /// The pod's own addresses, or the node's where it has none of its own.
+    fn ips(&self, scene: &Scene<'_>) -> Vec<String> {
+        if uses_host_network(&spec_of(&scene.slot.pod)) {
+            let view = self.on.node.borrow();
+            return view.host_ips.iter().map(ToString::to_string).collect();
+        }
+        scene.observed.ips().to_vec()
+    }
+
+    /// As whom the image wants to run.
+    async fn image_user(&self, container: &Container) -> Result<ImageUser, Trouble> {
+        let image = container.image.clone().unwrap_or_default();
+        let request = cri::ImageStatusRequest {
+            image: Some(cri::ImageSpec {
+                image,
+                ..cri::ImageSpec::default()
+            }),
+            verbose: false,
+        };
+        let status = self.on.runtime.image_status(request).await;
+        let status = status.map_err(|error| Trouble::config(super::grpc(&error)))?;
+        Ok(ImageUser::of(status.image.as_ref()))
+    }
+
+    fn volumes(&self) -> BTreeMap<String, MountedVolume> {
+        let volumes = self.mounted.iter().flat_map(|mounted| &mounted.volumes);
+        let entry = |volume: &volumes::MountedVolume| {
+            let mounted = MountedVolume {
+                content: VolumeContent::Path(volume.path.clone()),
+                read_only: volume.read_only,
+                relabel: volume.relabel,
+            };
+            (volume.name.clone(), mounted)
+        };
+        volumes.map(entry).collect()
+    }
+
+    /// Parts of volumes, each mounted at a path of its own.
+    async fn sub_paths(
+        &self,
+        container: &Container,
+        environment: &Environment,
+    ) -> Result<BTreeMap<usize, PathBuf>, Trouble> {
+        let mut paths = BTreeMap::new();
+        let mounted = self.mounted.iter().flat_map(|mounted| &mounted.volumes);
+        let mounted: Vec<&volumes::MountedVolume> = mounted.collect();
+        for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
+            let wanted = sub_path(mount, environment);
+            let wanted = wanted.map_err(|error| Trouble::config(error.to_string()))?;
+            let Some(wanted) = wanted else { continue };
+            let Some(volume) = mounted.iter().find(|volume| volume.name == mount.name) else {
+                continue;
+            };
+            let bound = self.on.volumes.bind_sub_path(
+                &self.pod.uid,
+                volume,
+                &container.name,
+                index,
+                &wanted,
+            );
+            let bound = bound.await;
+            let path = bound.map_err(|error| Trouble::config(error.to_string()))?;
+            paths.insert(index, path);
+        }
+        Ok(paths)
+    }
+
+    /// The files that belong to a container, made.
+    async fn files(
+        &self,
+        scene: &Scene<'_>,
+        container: &Container,
+        logs: &Path,
+        ips: &[String],
+    ) -> Result<Files, HostError> {
+        let on = &self.on;
+        let pod = &scene.slot.pod;
+        let directory = on.settings.layout.pod(&self.pod.uid);
+        let hosts_file = directory.join("etc-hosts");
+        let hosts = mounts::wants_hosts_file(pod, container, !ips.is_empty())
+            .then(|| self.hosts(scene, ips))
+            .transpose()?;
+        let own = directory.join("containers").join(&container.name);
+        let has_last_words = container
+            .termination_message_path
+            .as_deref()
+            .is_some_and(|path| !path.is_empty());
+        // No two containers of a pod get the same.
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "any number will do"
+        )]
+        let random = (on.clock.random() * f64::from(u32::MAX)) as u32;
+        let termination = has_last_words.then(|| termination_file(&own, random));
+        let files = Files {
+            hosts: hosts_file,
+            termination,
+        };
+        let made = files.clone();
+        let log_directory = logs.join(&container.name);
+        perform(&on.storage, move |storage| {
+            storage.make_directory(&log_directory, LOGS_MODE, LOGS_MODE)?;
+            storage.make_directory(&own, CONTAINER_MODE, CONTAINER_MODE)?;
+            if let Some(hosts) = hosts {
+                storage.write_file(&made.hosts, &hosts, HOSTS_MODE)?;
+            }
+            if let Some(path) = &made.termination {
+                storage.make_file(path, TERMINATION_MODE)?;
+            }
+            Ok(())
+        })
+        .await??;
+        Ok(files)
+    }
+
+    fn hosts(&self, scene: &Scene<'_>, ips: &[String]) -> Result<Vec<u8>, HostError> {
+        let on = &self.on;
+        let pod = &scene.slot.pod;
+        let spec = spec_of(pod);
+        let aliases = spec.host_aliases.as_deref().unwrap_or_default();
+        if uses_host_network(&spec) {
+            let of_node = on.host.read(&on.settings.hosts_file)?.unwrap_or_default();
+            return Ok(hosts::of_node(&of_node, aliases));
+        }
+        let name = Hostname::of(pod, &on.settings.dns.domain).unwrap_or_default();
+        Ok(hosts::own(ips, &name, aliases))
+    }
+
+    /// For those who read the logs of a machine. One that cannot be made is missed
+    /// by nobody here.
+    async fn link_log(&self, scene: &Scene<'_>, container: &str, id: &str, path: &str) {
+        let on = &self.on;
+        let target = log_directory(&on.settings.logs, &scene.slot.pod).join(path);
+        let name = &self.pod.name;
+        let at = on
+            .settings
+            .log_links
+            .join(link_name(&name.name, &name.namespace, container, id));
+        let links = on.settings.log_links.clone();
+        let made = perform(&on.storage, move |storage| {
+            storage.make_directory(&links, LOGS_MODE, LOGS_MODE)?;
+            storage.link(&target, &at)
+        });
+        if let Err(error) = made.await.and_then(|made| made) {
+            tracing::warn!(pod = %self.pod, container, %error, "no link to a container's log");
+        }
+    }
+
+    fn tell_of_missing_pull_secrets(&self, pod: &Pod, found: &Found) {
+        let spec = spec_of(pod);
+        let wanted = spec.image_pull_secrets.iter().flatten();
+        let missing = wanted
+            .map(|secret| secret.name.as_str())
+            .filter(|name| !found.secrets.contains_key(*name));
+        let missing: Vec<&str> = missing.collect();
+        if !missing.is_empty() {
+            let message = format!(
+                "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+                missing.join(", ")
+            );
+            let reason = "FailedToRetrieveImagePullSecret";
+            self.on.telling.warning(pod, reason, message);
+        }
+    }
+}
+
+/// Files that a container is given.
+#[derive(Clone, Debug)]
+struct Files {
+    hosts: PathBuf,
+    termination: Option<PathBuf>,
+}
+
+/// Those that there are, in the pod's order.
+fn pull_secrets(pod: &Pod, found: &Found) -> Vec<Secret> {
+    let spec = spec_of(pod);
+    let wanted = spec.image_pull_secrets.iter().flatten();
+    wanted
+        .filter_map(|secret| found.secrets.get(&secret.name).cloned())
+        .collect()
+}
+
+/// Behind the logs of containers that the runtime no longer has.
+async fn next_log(storage: &seams::SharedStorage, directory: &Path) -> u32 {
+    let directory = directory.to_owned();
+    let entries = perform(storage, move |storage| storage.entries(&directory)).await;
+    let entries = entries.and_then(|entries| entries).ok().flatten();
+    let numbers = entries.iter().flatten().filter_map(|entry| {
+        let number = entry.name.strip_suffix(".log")?;
+        number.parse::<u32>().ok()
+    });
+    numbers.max().map_or(0, |last| last + 1)
+}
+
+/// `<pod>_<namespace>_<container>-<id>.log`, cut so that it is a name.
+fn link_name(pod: &str, namespace: &str, container: &str, id: &str) -> String {
+    let end = format!("-{id}.log");
+    let mut start = format!("{pod}_{namespace}_{container}");
+    start.truncate(LONGEST_NAME.saturating_sub(end.len()));
+    start + &end
+}

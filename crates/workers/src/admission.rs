@@ -1,0 +1,113 @@
+//! Whether a pod may run on this node: pure functions, asked once before a pod is
+//! started. What they look at (the node, the other pods, the settings) is handed in.
+//!
+//! Upstream's handlers, in its order; the first that objects is the reason:
+//!
+//! 1. sysctls: `sysctls`
+//! 2. the scheduler's rules, seen from the node: `predicates`
+//! 3. `AppArmor`: `app_armor`; only what the pod itself shows. That the machine has
+//!    no `AppArmor` at all is not noticed yet
+//! 4. pod features: resources of the pod as a whole, where they are turned off
+//!
+//! Not yet: resizes; pressure on the node (`Evicted`), before the sysctls; managers of
+//! CPUs, memory and devices (`TopologyAffinityError`, `UnexpectedAdmissionError`),
+//! before the predicates; declared features (`PodFeatureUnsupported`) and the node's
+//! shutdown (`NodeShutdown`), in the end. Nor does a critical pod preempt others yet:
+//! where upstream would make room for it, it is rejected as any other.
+
+mod affinity;
+mod app_armor;
+mod fit;
+mod ports;
+mod predicates;
+mod sysctls;
+mod taints;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use resources::requests;
+use thiserror::Error;
+
+/// What the node allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `allowedUnsafeSysctls`: names (`kernel.msgmax`) and prefixes (`net.core.*`).
+    pub allowed_unsafe_sysctls: Vec<String>,
+    /// The kernel's release (`6.8.0-45-generic`): some sysctls belong to a pod alone
+    /// only since a certain one.
+    pub kernel: String,
+    /// Whether the runtime can give a process no more groups than the pod names.
+    pub supplemental_groups_policy: bool,
+    /// What the machine runs, in the API's word: `linux`.
+    pub operating_system: &'static str,
+    /// The feature gate `PodLevelResources`.
+    pub pod_level_resources: bool,
+}
+
+/// Why a pod must not run here. It has failed then, and stays so.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{message}")]
+pub struct Rejection {
+    /// In one word: of the event, and of the pod's status.
+    pub reason: String,
+    /// As the event has it.
+    pub message: String,
+}
+
+impl Rejection {
+    fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+
+    /// As the pod's status has it.
+    pub fn status_message(&self) -> String {
+        format!("Pod was rejected: {}", self.message)
+    }
+
+    /// Whether the node's labels were the reason. What is known of them may be old:
+    /// the node should be read anew then, and the pod be asked about once more.
+    pub fn is_about_labels(&self) -> bool {
+        self.reason == predicates::NODE_AFFINITY.name
+    }
+}
+
+/// Decides on a pod that is about to be started.
+///
+/// `node` is what the API has of this node, if it is known. `others` are the pods
+/// that were admitted and have not ended, without this one.
+pub fn admit(
+    pod: &Pod,
+    node: Option<&Node>,
+    others: &[&Pod],
+    settings: &Settings,
+) -> Result<(), Rejection> {
+    let nothing = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&nothing);
+    sysctls::check(spec, settings)?;
+    predicates::check(&Case { pod, spec, others }, node, settings)?;
+    app_armor::check(pod, spec)?;
+    pod_features(spec, settings)
+}
+
+/// A pod, and those that are here already.
+struct Case<'a> {
+    pod: &'a Pod,
+    spec: &'a PodSpec,
+    others: &'a [&'a Pod],
+}
+
+fn pod_features(spec: &PodSpec, settings: &Settings) -> Result<(), Rejection> {
+    if requests::has_pod_level_resources(spec) && !settings.pod_level_resources {
+        return Err(Rejection::new(
+            "PodLevelResourcesNotSupported",
+            "PodLevelResources feature gate is disabled",
+        ));
+    }
+    Ok(())
+}

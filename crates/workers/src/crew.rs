@@ -1,0 +1,280 @@
+//! All workers of a node: takes what the sources want and what the runtime has,
+//! folds them, and keeps one worker for each pod. One task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use resources::garbage::Wanted;
+use resources::{Overhead, QosClass, requests};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+use types::desired::{Desired, Source};
+use types::{PodName, PodRef, PodUid};
+
+use crate::admission::{self, Rejection};
+use crate::fold::{Fold, Order};
+use crate::foundations::Foundations;
+use crate::slot::Slot;
+use crate::spec::pod_ref;
+use crate::task::{Finished, Worker};
+
+/// How often what nobody has a worker for is looked for on the machine.
+const ORPHANS: Duration = Duration::from_secs(30);
+
+/// The workers of a node.
+#[derive(Debug)]
+pub struct Crew {
+    pub on: Arc<Foundations>,
+    pub desired: watch::Receiver<Desired>,
+    /// What others need to know of the pods.
+    pub wanted: watch::Sender<Arc<Wanted>>,
+    /// Static pods that are being ended.
+    pub ending: watch::Sender<BTreeSet<PodName>>,
+}
+
+/// What it remembers.
+struct State {
+    fold: Fold,
+    slots: BTreeMap<PodUid, watch::Sender<Slot>>,
+    workers: JoinSet<Finished>,
+    /// What the API has of each, as it was last passed on.
+    seen: BTreeMap<PodUid, Arc<Pod>>,
+    /// What the burstable pods ask for together.
+    milli_cpu: i64,
+}
+
+impl Crew {
+    /// Works until told to stop. Pods are left as they are.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        shutdown.run_until_cancelled(self.work()).await;
+    }
+
+    async fn work(&mut self) {
+        let on = Arc::clone(&self.on);
+        let mut node = on.node.clone();
+        // Nobody can be let in to a node that nothing is known of.
+        if node.wait_for(|view| view.node.is_some()).await.is_err() {
+            return;
+        }
+        let mut known = on.observations.known();
+        let mut state = State {
+            fold: Fold::default(),
+            slots: BTreeMap::new(),
+            workers: JoinSet::new(),
+            seen: BTreeMap::new(),
+            milli_cpu: 0,
+        };
+        known.mark_changed();
+        self.desired.mark_changed();
+        let mut orphans = on.clock.sleep(Duration::ZERO);
+        loop {
+            tokio::select! {
+                changed = self.desired.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let desired = self.desired.borrow_and_update().clone();
+                    let orders = state.fold.desired(&desired, &|pod, others| self.admit(pod, others));
+                    self.pass_on(&mut state, &desired);
+                    self.carry_out(&mut state, orders);
+                }
+                Ok(()) = known.changed() => {
+                    let pods = known.borrow_and_update().clone().unwrap_or_default();
+                    let desired = self.desired.borrow().clone();
+                    let orders = state.fold.observed(&pods, &desired);
+                    self.carry_out(&mut state, orders);
+                }
+                Some(done) = state.workers.join_next() => match done {
+                    Ok(Finished { uid }) => {
+                        state.slots.remove(&uid);
+                        let desired = self.desired.borrow().clone();
+                        let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others);
+                        let orders = state.fold.finished(&uid, &desired, &admit);
+                        self.carry_out(&mut state, orders);
+                    }
+                    Err(cause) => error!(%cause, "a pod's worker has died; this is a fault of ours, please report it"),
+                },
+                () = &mut orphans => {
+                    let ready = self.desired.borrow().ready && known.borrow().is_some();
+                    if ready {
+                        let pods = known.borrow().clone().unwrap_or_default();
+                        self.remove_orphans(&state, pods).await;
+                    }
+                    let pause = if ready { ORPHANS } else { Duration::from_secs(1) };
+                    orphans = on.clock.sleep(on.spread(pause));
+                }
+            }
+        }
+    }
+
+    fn admit(&self, pod: &Pod, others: &[&Pod]) -> Result<(), Rejection> {
+        let view = Arc::clone(&self.on.node.borrow());
+        let status = view.node.as_ref().and_then(|node| node.status.as_ref());
+        let features = status.and_then(|status| status.features.as_ref());
+        let settings = admission::Settings {
+            supplemental_groups_policy: features
+                .is_some_and(|features| features.supplemental_groups_policy == Some(true)),
+            ..self.on.settings.admission.clone()
+        };
+        let admitted = admission::admit(pod, view.node.as_deref(), others, &settings);
+        admitted.inspect_err(|rejection| {
+            info!(pod = %pod_ref(pod), reason = rejection.reason, "a pod was rejected: {}", rejection.message);
+            let telling = &self.on.telling;
+            telling.warning(pod, &rejection.reason, rejection.message.clone());
+        })
+    }
+
+    /// Tells the status what the API says of the pods.
+    fn pass_on(&self, state: &mut State, desired: &Desired) {
+        let now = self.on.clock.uptime();
+        let State { seen, .. } = state;
+        seen.retain(|uid, _| desired.pods.contains_key(uid));
+        for (uid, pod) in &desired.pods {
+            let object = match pod.source {
+                Source::Api => Some(&pod.pod),
+                Source::File | Source::Http => pod.mirror.as_ref(),
+            };
+            let Some(object) = object else {
+                seen.remove(uid);
+                continue;
+            };
+            if seen.get(uid).is_some_and(|last| Arc::ptr_eq(last, object)) {
+                continue;
+            }
+            self.on.reports.seen(uid, object, now);
+            seen.insert(uid.clone(), Arc::clone(object));
+        }
+    }
+
+    fn carry_out(&self, state: &mut State, orders: Vec<Order>) {
+        if orders.is_empty() {
+            return;
+        }
+        // Known before anything is made for it.
+        self.publish(state);
+        for order in orders {
+            match order {
+                Order::Start(uid) => self.start(state, &uid),
+                Order::Changed(uid) => {
+                    let slot = state.fold.slot(&uid);
+                    if let (Some(slot), Some(sender)) = (slot, state.slots.get(&uid)) {
+                        sender.send_replace(slot.clone());
+                    }
+                }
+                Order::Forget(uid) => {
+                    debug!(%uid, "a pod is gone");
+                    self.on.reports.forget(&uid);
+                }
+            }
+        }
+        self.publish(state);
+        self.share_cpu(state);
+    }
+
+    fn start(&self, state: &mut State, uid: &PodUid) {
+        let Some(slot) = state.fold.slot(uid) else {
+            return;
+        };
+        let pod = pod_ref(&slot.pod);
+        let (sender, slot) = watch::channel(slot.clone());
+        state.slots.insert(uid.clone(), sender);
+        let worker = Worker::new(Arc::clone(&self.on), pod, slot);
+        state.workers.spawn(worker.run());
+    }
+
+    fn publish(&self, state: &State) {
+        let mut wanted = Wanted {
+            ready: self.desired.borrow().ready,
+            ..Wanted::default()
+        };
+        for (uid, slot, finished) in state.fold.pods() {
+            let for_good = slot.ending.is_some_and(|ending| ending.for_good);
+            wanted.existing.insert(uid.clone());
+            if for_good && finished {
+                wanted.removable.insert(uid.clone());
+            }
+            if slot.ending.is_some() && !finished {
+                wanted.busy.insert(uid.clone());
+            }
+        }
+        self.wanted.send_if_modified(|before| {
+            let news = **before != wanted;
+            if news {
+                *before = Arc::new(wanted);
+            }
+            news
+        });
+        let ending = state.fold.ending_statics();
+        self.ending.send_if_modified(|before| {
+            let news = *before != ending;
+            *before = ending;
+            news
+        });
+    }
+
+    /// The share of the burstable pods follows what they ask for.
+    fn share_cpu(&self, state: &mut State) {
+        let Some(cgroups) = &self.on.cgroups else {
+            return;
+        };
+        let pods = state.fold.pods();
+        let burstable = pods.filter(|(_, slot, finished)| {
+            !finished && slot.source.is_some() && QosClass::of(&slot.pod) == QosClass::Burstable
+        });
+        let milli_cpu = burstable
+            .filter_map(|(_, slot, _)| {
+                let spec = slot.pod.spec.as_ref()?;
+                let asked = requests::pod_requests(spec, Overhead::Included);
+                Some(asked.get("cpu")?.milli_value())
+            })
+            .fold(0_i64, i64::saturating_add);
+        if milli_cpu == state.milli_cpu {
+            return;
+        }
+        match cgroups.share(milli_cpu) {
+            Ok(()) => state.milli_cpu = milli_cpu,
+            Err(error) => warn!(%error, "the share of burstable pods is not as it should be, will try again"),
+        }
+    }
+
+    /// Directories and cgroups that no worker and no container has.
+    async fn remove_orphans(&self, state: &State, known: Arc<BTreeSet<PodRef>>) {
+        let is_known = |uid: &PodUid| {
+            state.fold.slot(uid).is_some() || known.iter().any(|pod| pod.uid == *uid)
+        };
+        let on = &self.on;
+        match on.volumes.on_disk().await {
+            Ok(pods) => {
+                for pod in pods.iter().filter(|pod| !is_known(&pod.uid)) {
+                    let unmounted = on.volumes.unmount(&pod.uid).await;
+                    let removed = match unmounted {
+                        Ok(()) => on.volumes.remove_pod(&pod.uid).await,
+                        failed => failed,
+                    };
+                    match removed {
+                        Ok(()) => info!(uid = %pod.uid, "the directory of a pod that is gone was removed"),
+                        Err(error) => warn!(uid = %pod.uid, %error, "the directory of a pod that is gone stays"),
+                    }
+                }
+            }
+            Err(error) => warn!(%error, "directories of pods cannot be looked at"),
+        }
+        let Some(cgroups) = &on.cgroups else {
+            return;
+        };
+        match cgroups.list() {
+            Ok(groups) => {
+                for (uid, group) in groups.iter().filter(|(uid, _)| !is_known(uid)) {
+                    if let Err(error) = cgroups.remove(&group.name).await {
+                        warn!(%uid, %error, "the cgroup of a pod that is gone stays");
+                    }
+                }
+            }
+            Err(error) => warn!(%error, "cgroups of pods cannot be looked at"),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! From what the sources want and what the runtime has to what each worker is told.
+//! Pure: whoever carries it out starts workers and passes slots on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use types::desired::{Desired, DesiredPod};
+use types::{PodName, PodRef, PodUid};
+
+use crate::admission::Rejection;
+use crate::slot::Slot;
+use crate::spec::pod_ref;
+
+/// All pods that a node has to do with.
+#[derive(Debug, Default)]
+pub struct Fold {
+    pods: BTreeMap<PodUid, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    slot: Slot,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Another static pod of its name is not gone yet.
+    Waiting,
+    Working,
+    /// Its worker has nothing more to do.
+    Finished,
+}
+
+/// What to do about a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    Start(PodUid),
+    /// Its slot is another.
+    Changed(PodUid),
+    /// The pod is none of the node's any more.
+    Forget(PodUid),
+}
+
+/// Whether a pod is let in beside others.
+pub type Admit<'a> = &'a dyn Fn(&Pod, &[&Pod]) -> Result<(), Rejection>;
+
+impl Fold {
+    pub fn slot(&self, uid: &PodUid) -> Option<&Slot> {
+        self.pods.get(uid).map(|entry| &entry.slot)
+    }
+
+    /// What the sources want now.
+    pub fn desired(&mut self, desired: &Desired, admit: Admit<'_>) -> Vec<Order> {
+        let mut orders = self.remove_vanished(desired);
+        let mut new = Vec::new();
+        for (uid, pod) in &desired.pods {
+            match self.pods.get_mut(uid) {
+                Some(entry) => orders.extend(entry.update(uid, pod)),
+                None => new.push((uid, pod)),
+            }
+        }
+        // The oldest first: they were here first.
+        let made = |pod: &DesiredPod| pod.pod.metadata.creation_timestamp.clone();
+        new.sort_by_key(|(_, pod)| made(pod));
+        for (uid, pod) in new {
+            orders.extend(self.add(uid, pod, admit));
+        }
+        orders
+    }
+
+    /// What the runtime has, once the sources have all been heard: the rest is
+    /// nobody's.
+    pub fn observed(&mut self, known: &BTreeSet<PodRef>, desired: &Desired) -> Vec<Order> {
+        if !desired.ready {
+            return Vec::new();
+        }
+        let mut orders = Vec::new();
+        for pod in known {
+            if self.pods.contains_key(&pod.uid) || desired.pods.contains_key(&pod.uid) {
+                continue;
+            }
+            let entry = Entry {
+                slot: Slot::of_nobody(bare(pod)),
+                state: State::Working,
+            };
+            self.pods.insert(pod.uid.clone(), entry);
+            orders.push(Order::Start(pod.uid.clone()));
+        }
+        orders
+    }
+
+    /// A worker has nothing more to do.
+    pub fn finished(&mut self, uid: &PodUid, desired: &Desired, admit: Admit<'_>) -> Vec<Order> {
+        let Some(entry) = self.pods.get_mut(uid) else {
+            return Vec::new();
+        };
+        entry.state = State::Finished;
+        let name = pod_ref(&entry.slot.pod).name;
+        let for_good = entry.slot.ending.is_some_and(|ending| ending.for_good);
+        let mut orders = Vec::new();
+        match desired.pods.get(uid) {
+            None => {
+                self.pods.remove(uid);
+                orders.push(Order::Forget(uid.clone()));
+            }
+            // It was taken away, and is wanted again.
+            Some(pod) if for_good && Slot::new(pod).ending.is_none() => {
+                self.pods.remove(uid);
+                orders.extend(self.add(uid, pod, admit));
+            }
+            // What was said of it while it ended.
+            Some(pod) => orders.extend(entry.update(uid, pod)),
+        }
+        orders.extend(self.next_of(&name));
+        orders
+    }
+
+    /// Static pods that are being ended.
+    pub fn ending_statics(&self) -> BTreeSet<PodName> {
+        let entries = self.pods.values();
+        let ending = entries.filter(|entry| {
+            entry.state == State::Working && entry.slot.is_static() && entry.slot.ending.is_some()
+        });
+        ending.map(|entry| pod_ref(&entry.slot.pod).name).collect()
+    }
+
+    /// Pods that have, or may have, something on the node; and which of them are
+    /// being ended.
+    pub fn pods(&self) -> impl Iterator<Item = (&PodUid, &Slot, bool)> {
+        let entries = self.pods.iter();
+        entries.map(|(uid, entry)| (uid, &entry.slot, entry.state == State::Finished))
+    }
+
+    fn remove_vanished(&mut self, desired: &Desired) -> Vec<Order> {
+        if !desired.ready {
+            return Vec::new();
+        }
+        let mut orders = Vec::new();
+        self.pods.retain(|uid, entry| {
+            if desired.pods.contains_key(uid) || entry.slot.source.is_none() {
+                return true;
+            }
+            if entry.state == State::Working {
+                let before = entry.slot.ending;
+                entry.slot.remove();
+                if entry.slot.ending != before {
+                    orders.push(Order::Changed(uid.clone()));
+                }
+                return true;
+            }
+            // One that ended and was kept has to be removed by its worker.
+            let kept = entry.slot.ending.is_none_or(|ending| !ending.for_good);
+            if entry.state == State::Finished && kept {
+                entry.slot.remove();
+                entry.state = State::Working;
+                orders.push(Order::Start(uid.clone()));
+                return true;
+            }
+            orders.push(Order::Forget(uid.clone()));
+            false
+        });
+        orders
+    }
+
+    fn add(&mut self, uid: &PodUid, pod: &DesiredPod, admit: Admit<'_>) -> Option<Order> {
+        let mut slot = Slot::new(pod);
+        if slot.ending.is_none() {
+            let others = self.pods.values().filter(|entry| entry.counts());
+            let others: Vec<&Pod> = others.map(|entry| &*entry.slot.pod).collect();
+            slot.rejected = admit(&slot.pod, &others).err();
+        }
+        let name = pod_ref(&slot.pod).name;
+        let taken = slot.is_static() && self.pods.values().any(|entry| entry.holds(&name));
+        let state = if taken { State::Waiting } else { State::Working };
+        self.pods.insert(uid.clone(), Entry { slot, state });
+        (!taken).then(|| Order::Start(uid.clone()))
+    }
+
+    /// The next static pod of a name, if nobody holds it any more.
+    fn next_of(&mut self, name: &PodName) -> Option<Order> {
+        if self.pods.values().any(|entry| entry.holds(name)) {
+            return None;
+        }
+        let mut waiting = self.pods.iter_mut().filter(|(_, entry)| {
+            entry.state == State::Waiting && pod_ref(&entry.slot.pod).name == *name
+        });
+        let (uid, entry) = waiting.next()?;
+        entry.state = State::Working;
+        Some(Order::Start(uid.clone()))
+    }
+}
+
+impl Entry {
+    fn update(&mut self, uid: &PodUid, pod: &DesiredPod) -> Option<Order> {
+        if self.slot.source.is_none() {
+            // It is being removed as nobody's; wanted again, it begins anew.
+            return None;
+        }
+        let before = self.slot.clone();
+        self.slot.update(pod);
+        match self.state {
+            State::Waiting => None,
+            State::Working => (self.slot != before).then(|| Order::Changed(uid.clone())),
+            State::Finished => {
+                let gone = |slot: &Slot| slot.ending.is_some_and(|ending| ending.for_good);
+                if gone(&before) || !gone(&self.slot) {
+                    return None;
+                }
+                self.state = State::Working;
+                Some(Order::Start(uid.clone()))
+            }
+        }
+    }
+
+    /// It is, or will be, in the runtime under its name.
+    fn holds(&self, name: &PodName) -> bool {
+        self.state == State::Working
+            && self.slot.is_static()
+            && pod_ref(&self.slot.pod).name == *name
+    }
+
+    /// It takes something of the node.
+    fn counts(&self) -> bool {
+        self.state != State::Finished
+            && self.slot.source.is_some()
+            && self.slot.rejected.is_none()
+    }
+}
+
+/// All that is known of a pod that nobody wants.
+fn bare(pod: &PodRef) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(pod.name.name.clone()),
+            namespace: Some(pod.name.namespace.clone()),
+            uid: Some(pod.uid.to_string()),
+            ..ObjectMeta::default()
+        },
+        ..Pod::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! What the workers of one node stand on.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::events::Recorder;
+use images::Images;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Service};
+use pleg::Observations;
+use resources::{Amounts, Enforcement, PodCgroups};
+use seams::{SharedClock, SharedHost, SharedRuntime, SharedStorage};
+use status::Reports;
+use tokio::sync::watch;
+use volumes::{Layout, Volumes};
+
+use crate::admission;
+use crate::objects::Objects;
+use crate::spec::dns::DnsSettings;
+use crate::spec::security::SecuritySettings;
+use crate::telling::Telling;
+use crate::turns::Turns;
+
+/// What of the node's configuration is about running pods.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What a pod's files are below.
+    pub layout: Layout,
+    /// `podLogsDir`.
+    pub logs: PathBuf,
+    /// Where links to the logs of all containers are.
+    pub log_links: PathBuf,
+    /// `resolvConf`; `None`: pods do not get the node's.
+    pub resolv_conf: Option<PathBuf>,
+    /// The node's `/etc/hosts`.
+    pub hosts_file: PathBuf,
+    pub dns: DnsSettings,
+    pub security: SecuritySettings,
+    pub admission: admission::Settings,
+    /// `crashLoopBackOff.maxContainerRestartPeriod`.
+    pub longest_backoff: Duration,
+    /// `syncFrequency`.
+    pub resync: Duration,
+    /// The node prefers addresses of IPv6.
+    pub prefers_ipv6: bool,
+    /// When this agent began.
+    pub started: Timestamp,
+}
+
+/// What is known of the node, from time to time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeView {
+    /// As the API server has it, or as it will be.
+    pub node: Option<Arc<Node>>,
+    /// `containerd`; empty until the runtime has told it.
+    pub runtime_name: String,
+    /// The runtime has been asked, whatever came of it.
+    pub probed: bool,
+    /// Why pods cannot have a network.
+    pub network_problem: Option<String>,
+    /// The first one is the node's.
+    pub host_ips: Vec<IpAddr>,
+    /// The default runtime handler can mount read-only all the way down.
+    pub recursive_read_only: bool,
+    /// What the node can give to pods.
+    pub allocatable: Amounts,
+    /// What all pods together are kept to.
+    pub enforced: Amounts,
+}
+
+/// What workers stand on.
+#[derive(Debug)]
+pub struct Foundations {
+    pub settings: Settings,
+    pub clock: SharedClock,
+    pub runtime: SharedRuntime,
+    pub host: SharedHost,
+    pub storage: SharedStorage,
+    pub observations: Observations,
+    pub images: Images,
+    pub volumes: Volumes,
+    /// `None` without `cgroupsPerQOS`.
+    pub cgroups: Option<PodCgroups>,
+    pub enforcement: Enforcement,
+    pub reports: Reports,
+    pub telling: Telling,
+    /// `None` without an API server.
+    pub objects: Option<Objects>,
+    /// All of the cluster; `None` until they have been read once.
+    pub services: watch::Receiver<Option<Arc<Vec<Service>>>>,
+    pub node: watch::Receiver<Arc<NodeView>>,
+    pub turns: Turns,
+}
+
+impl Foundations {
+    /// The wall clock, since 1970.
+    pub(crate) fn now(&self) -> Duration {
+        let since = self.clock.now().duration_since(std::time::UNIX_EPOCH);
+        since.unwrap_or_default()
+    }
+
+    /// A pause of at least this, and at most half as much more.
+    pub(crate) fn spread(&self, pause: Duration) -> Duration {
+        pause.mul_f64(1.0 + 0.5 * self.clock.random())
+    }
+}
+
+impl Telling {
+    pub fn new(recorder: Option<Recorder>) -> Self {
+        Self { recorder }
+    }
+}

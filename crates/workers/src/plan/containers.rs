@@ -1,0 +1,281 @@
+//! What the containers of a pod need, once its sandbox is right.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use types::observed::{ContainerState, ObservedContainer, ObservedPod};
+
+use super::{
+    BackingOff, Before, Given, Kill, Kind, Plan, PodKill, Rest, Start, restarts,
+    restarts_on_failure,
+};
+use crate::spec::hash::hash_text;
+use crate::spec::labels::HASH;
+
+/// What there is to do, gathered.
+#[derive(Debug, Default)]
+struct Actions {
+    kill: Vec<Kill>,
+    start: Vec<Start>,
+    rest: Rest,
+    /// Something runs, or waits to be started again.
+    keeps: bool,
+    end_pod: bool,
+}
+
+pub(super) fn next(given: &Given<'_>, spec: &PodSpec) -> Plan {
+    let mut actions = Actions::default();
+    let initialized = init(given, spec, &mut actions);
+    if initialized && !actions.end_pod {
+        let sidecars = std::mem::take(&mut actions.start);
+        regular(given, spec, &mut actions);
+        if actions.keeps || !actions.start.is_empty() {
+            actions.start.splice(0..0, sidecars);
+        } else {
+            actions.end_pod = true;
+        }
+    }
+    let running = given.observed.is_running();
+    if actions.end_pod {
+        let grace = given.slot.own_grace();
+        return if running {
+            Plan::KillPod {
+                grace,
+                why: PodKill::NothingToRun,
+            }
+        } else {
+            Plan::Rest(Rest::default())
+        };
+    }
+    if !actions.kill.is_empty() {
+        return Plan::Kill(actions.kill);
+    }
+    if actions.start.is_empty() {
+        return Plan::Rest(actions.rest);
+    }
+    Plan::Start(actions.start, actions.rest)
+}
+
+/// What the init containers need. Whether they are done with.
+fn init(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) -> bool {
+    let all = spec.init_containers.as_deref().unwrap_or_default();
+    if all.is_empty() {
+        return true;
+    }
+    let before = has_begun(given.observed, spec);
+    let mut done = before;
+    let mut found = false;
+    // From the last: the newest that there is says how far the pod has come.
+    for (index, container) in all.iter().enumerate().rev() {
+        let sidecar = is_sidecar(container);
+        let Some(newest) = in_sandbox(given.observed, &container.name) else {
+            if before && sidecar {
+                start(given, container, Kind::Init, None, actions);
+            }
+            continue;
+        };
+        if before && !sidecar {
+            continue;
+        }
+        found = true;
+        let passed = init_one(given, spec, (container, newest), actions);
+        if actions.end_pod {
+            return false;
+        }
+        if passed && !before {
+            match all.get(index + 1) {
+                None => done = true,
+                Some(next) => start(given, next, Kind::Init, None, actions),
+            }
+        }
+        if !before {
+            break;
+        }
+    }
+    if !before && !found {
+        start(given, &all[0], Kind::Init, None, actions);
+    }
+    // Gathered from the last, and started from the first.
+    actions.start.reverse();
+    done
+}
+
+/// One init container that there is. Whether the next may start.
+fn init_one(
+    given: &Given<'_>,
+    spec: &PodSpec,
+    (container, newest): (&Container, &ObservedContainer),
+    actions: &mut Actions,
+) -> bool {
+    let again = |actions: &mut Actions| {
+        start(given, container, Kind::Init, Some(newest), actions);
+    };
+    let unknown = |actions: &mut Actions| {
+        let message = "Init container is in \"unknown\" state, try killing it before restart";
+        kill(given, newest, Kind::Init, message.to_owned(), actions);
+        again(actions);
+    };
+    match (newest.state, is_sidecar(container)) {
+        // The runtime could not start it.
+        (ContainerState::Created, _) => again(actions),
+        (ContainerState::Running, false) => {}
+        (ContainerState::Running, true) => {
+            if is_changed(container, newest) {
+                let message = format!("Init container {} definition changed", container.name);
+                kill(given, newest, Kind::Init, message, actions);
+                again(actions);
+            }
+            // One with a startup probe has to pass it first; probes are to come.
+            return container.startup_probe.is_none();
+        }
+        (ContainerState::Exited, true) => again(actions),
+        (ContainerState::Exited, false) if newest.exit_code == 0 => return true,
+        (ContainerState::Exited, false) if restarts(&given.slot.pod, container, newest) => {
+            again(actions);
+        }
+        (ContainerState::Unknown, true) => unknown(actions),
+        (ContainerState::Unknown, false) if restarts_on_failure(spec) => unknown(actions),
+        (ContainerState::Exited | ContainerState::Unknown, false) => actions.end_pod = true,
+    }
+    false
+}
+
+fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
+    for container in &spec.containers {
+        let name = &container.name;
+        let Some(newest) = given.observed.container(name) else {
+            start(given, container, Kind::Regular, None, actions);
+            continue;
+        };
+        match newest.state {
+            ContainerState::Running if is_changed(container, newest) => {
+                let message = format!("Container {name} definition changed, will be restarted");
+                kill(given, newest, Kind::Regular, message, actions);
+                actions.keeps = true;
+            }
+            ContainerState::Running => actions.keeps = true,
+            ContainerState::Created => {
+                start(given, container, Kind::Regular, Some(newest), actions);
+            }
+            ContainerState::Unknown => {
+                let message = "Container is in \"unknown\" state, try killing it before restart";
+                kill(
+                    given,
+                    newest,
+                    Kind::Regular,
+                    message.to_owned(),
+                    actions,
+                );
+                actions.keeps = true;
+            }
+            ContainerState::Exited
+                if is_replaced(given, newest) || restarts(&given.slot.pod, container, newest) =>
+            {
+                start(given, container, Kind::Regular, Some(newest), actions);
+            }
+            ContainerState::Exited => {}
+        }
+    }
+}
+
+/// Starts a container, now or when it has waited long enough.
+fn start(
+    given: &Given<'_>,
+    container: &Container,
+    kind: Kind,
+    newest: Option<&ObservedContainer>,
+    actions: &mut Actions,
+) {
+    let newest = newest.or_else(|| given.observed.container(&container.name));
+    let ended = newest
+        .filter(|newest| newest.state == ContainerState::Exited)
+        .map(|newest| Duration::from_nanos(u64::try_from(newest.finished_at).unwrap_or_default()));
+    let retry_at = given.memory.retry_container_at.get(&container.name);
+    if let Some(&until) = retry_at.filter(|until| given.now < **until) {
+        actions.rest.wake(until);
+        actions.keeps = true;
+        return;
+    }
+    let replaced = newest.is_some_and(|newest| is_replaced(given, newest));
+    let wait = ended.filter(|_| !replaced).and_then(|ended| {
+        let (key, most) = (backoff_key(container), given.longest_backoff);
+        let backoff = &given.memory.backoff;
+        backoff.wait(&container.name, &key, ended, given.now, most)
+    });
+    if let Some((wait, until)) = wait {
+        let rest = &mut actions.rest;
+        rest.wake(until);
+        rest.backing_off.push(BackingOff {
+            container: container.name.clone(),
+            kind,
+            wait,
+        });
+        actions.keeps = true;
+        return;
+    }
+    actions.start.push(Start {
+        container: container.name.clone(),
+        kind,
+        before: newest.map(|newest| Before {
+            attempt: newest.attempt,
+            ended,
+        }),
+    });
+}
+
+fn kill(
+    given: &Given<'_>,
+    newest: &ObservedContainer,
+    kind: Kind,
+    message: String,
+    actions: &mut Actions,
+) {
+    actions.kill.push(Kill {
+        id: newest.id.clone(),
+        container: newest.name.clone(),
+        kind,
+        message,
+        grace: given.slot.own_grace(),
+    });
+}
+
+/// A change of these makes another container of it.
+pub fn backoff_key(container: &Container) -> String {
+    let image = container.image.as_deref().unwrap_or_default();
+    format!("{image} {:?}", container.resources)
+}
+
+/// It was ended for another to take its place, whatever the pod's policy.
+fn is_replaced(given: &Given<'_>, newest: &ObservedContainer) -> bool {
+    given.memory.replaced.contains(&newest.id)
+}
+
+/// Started from another image than the one that the pod names now.
+fn is_changed(container: &Container, newest: &ObservedContainer) -> bool {
+    let hash = newest.annotations.get(HASH);
+    hash.is_some_and(|hash| *hash != hash_text(container))
+}
+
+fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// The newest container of a name in the sandbox of now: those of former ones say
+/// nothing of how far the pod has come.
+fn in_sandbox<'a>(observed: &'a ObservedPod, name: &str) -> Option<&'a ObservedContainer> {
+    let sandbox = observed.sandboxes.first()?;
+    let mut containers = observed.containers.iter();
+    containers.find(|container| container.name == name && container.sandbox_id == sandbox.id)
+}
+
+/// A regular container was there, in the sandbox of now.
+fn has_begun(observed: &ObservedPod, spec: &PodSpec) -> bool {
+    spec.containers.iter().any(|container| {
+        let newest = in_sandbox(observed, &container.name);
+        newest.is_some_and(|newest| match newest.state {
+            ContainerState::Created | ContainerState::Running => true,
+            ContainerState::Exited => newest.started_at != 0,
+            ContainerState::Unknown => false,
+        })
+    })
+}

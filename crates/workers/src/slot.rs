@@ -1,0 +1,189 @@
+//! What is wanted of one pod, as everything that has been said about it adds up to.
+//!
+//! An end is final: nothing that is said later takes it back, and the time that is
+//! granted for it only gets shorter. Of a spec the newest counts. Nothing queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use types::desired::{DesiredPod, Source};
+
+use crate::admission::Rejection;
+use crate::spec::spec_of;
+
+/// A pod that is nobody's is given this time.
+pub const ORPHANS_GRACE: Duration = Duration::from_secs(1);
+
+/// What a pod is given if nobody says anything.
+const USUAL_GRACE: i64 = 30;
+
+/// One pod, as it is wanted now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    pub pod: Arc<Pod>,
+    /// Who wants it. `None`: nobody, the runtime just has it.
+    pub source: Option<Source>,
+    /// What stands for it at the API server; only for static pods.
+    pub mirror: Option<Arc<Pod>>,
+    pub ending: Option<Ending>,
+    /// It is not let in: it ends before it begins.
+    pub rejected: Option<Rejection>,
+}
+
+/// It has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// How long its containers are given; at least a second.
+    pub grace: Duration,
+    /// Nobody knows of it any more, or it is being deleted: nothing of it is kept.
+    pub for_good: bool,
+}
+
+impl Slot {
+    /// A pod that is heard of for the first time.
+    pub fn new(desired: &DesiredPod) -> Self {
+        let mut slot = Self {
+            pod: Arc::clone(&desired.pod),
+            source: Some(desired.source),
+            mirror: desired.mirror.clone(),
+            ending: None,
+            rejected: None,
+        };
+        slot.end_as_said();
+        slot
+    }
+
+    /// A pod that the runtime has and nobody wants.
+    pub fn of_nobody(pod: Pod) -> Self {
+        Self {
+            pod: Arc::new(pod),
+            source: None,
+            mirror: None,
+            ending: Some(Ending {
+                grace: ORPHANS_GRACE,
+                for_good: true,
+            }),
+            rejected: None,
+        }
+    }
+
+    /// The newest that a source says of it.
+    pub fn update(&mut self, desired: &DesiredPod) {
+        self.pod = Arc::clone(&desired.pod);
+        self.mirror.clone_from(&desired.mirror);
+        self.end_as_said();
+    }
+
+    /// No source has it any more.
+    pub fn remove(&mut self) {
+        let grace = self.own_grace();
+        self.end(grace, true);
+    }
+
+    pub fn is_static(&self) -> bool {
+        self.source.is_some_and(|source| source != Source::Api)
+    }
+
+    /// What a container of it is given when it is ended for a reason of its own.
+    pub fn own_grace(&self) -> Duration {
+        let seconds = spec_of(&self.pod).termination_grace_period_seconds;
+        seconds_of(seconds.unwrap_or(USUAL_GRACE))
+    }
+
+    /// The API may say of a pod that it is to end, or that it has.
+    fn end_as_said(&mut self) {
+        let metadata = &self.pod.metadata;
+        if metadata.deletion_timestamp.is_some() {
+            let said = metadata.deletion_grace_period_seconds.map(seconds_of);
+            let grace = said.unwrap_or_else(|| self.own_grace());
+            self.end(grace, true);
+        } else if self.source == Some(Source::Api) && has_ended(&self.pod) {
+            let grace = self.own_grace();
+            self.end(grace, false);
+        }
+    }
+
+    fn end(&mut self, grace: Duration, for_good: bool) {
+        let grace = grace.max(ORPHANS_GRACE);
+        let before = self.ending.unwrap_or(Ending { grace, for_good });
+        self.ending = Some(Ending {
+            grace: before.grace.min(grace),
+            for_good: before.for_good || for_good,
+        });
+    }
+}
+
+fn seconds_of(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+}
+
+/// What the API has of it says that it is over.
+pub fn has_ended(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    is_terminal(phase)
+}
+
+pub(crate) fn is_terminal(phase: Option<&str>) -> bool {
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn desired(source: Source, metadata: &Value, spec: &Value, phase: &str) -> DesiredPod {
+        let pod = json!({ "metadata": metadata, "spec": spec, "status": { "phase": phase } });
+        DesiredPod {
+            pod: Arc::new(serde_json::from_value(pod).unwrap()),
+            source,
+            mirror: None,
+        }
+    }
+
+    fn deleted(grace: i64) -> Value {
+        json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace })
+    }
+
+    fn seconds(slot: &Slot) -> Option<(u64, bool)> {
+        let ending = slot.ending?;
+        Some((ending.grace.as_secs(), ending.for_good))
+    }
+
+    #[test]
+    fn a_pod_ends_when_it_is_deleted_or_has_ended_by_the_api() {
+        let spec = json!({ "containers": [], "terminationGracePeriodSeconds": 7 });
+        for (source, metadata, phase, ending) in [
+            (Source::Api, json!({}), "Running", None),
+            (Source::Api, json!({}), "Failed", Some((7, false))),
+            (Source::File, json!({}), "Failed", None),
+            (Source::Api, deleted(5), "Running", Some((5, true))),
+            (Source::Api, deleted(0), "Running", Some((1, true))),
+            (Source::Api, deleted(5), "Succeeded", Some((5, true))),
+        ] {
+            let slot = Slot::new(&desired(source, &metadata, &spec, phase));
+            assert_eq!(seconds(&slot), ending, "{source} {metadata} {phase}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_final_and_its_time_only_gets_shorter() {
+        let spec = json!({ "containers": [] });
+        let of = |metadata: &Value| desired(Source::Api, metadata, &spec, "Running");
+        let mut slot = Slot::new(&of(&deleted(10)));
+        slot.update(&of(&json!({})));
+        assert_eq!(seconds(&slot), Some((10, true)));
+        slot.update(&of(&deleted(20)));
+        assert_eq!(seconds(&slot), Some((10, true)));
+        slot.update(&of(&deleted(3)));
+        assert_eq!(seconds(&slot), Some((3, true)));
+        slot.remove();
+        assert_eq!(seconds(&slot), Some((3, true)));
+        let mut slot = Slot::new(&of(&json!({})));
+        slot.remove();
+        assert_eq!(seconds(&slot), Some((30, true)));
+    }
+}

@@ -1,0 +1,385 @@
+//! One pod's worker: looks, reports, plans, acts, and looks again, from the pod's
+//! beginning to its end. There is never more than one for a uid.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodStatus;
+use pleg::Observed;
+use status::{Ended, Input, Known, NodeFacts, Report, Waiting};
+use tokio::sync::watch;
+use tracing::{debug, warn};
+use types::observed::{ContainerState, ObservedPod};
+use types::{GoDuration, PodRef, PodUid};
+use volumes::Mounted;
+
+use crate::act::Outcome;
+use crate::foundations::Foundations;
+use crate::objects::PodObjects;
+use crate::plan::{BackingOff, Given, Memory, Plan, Rest, plan};
+use crate::slot::{Slot, is_terminal};
+use crate::spec::spec_of;
+use crate::termination;
+use crate::turns::Rank;
+
+/// A pod that is on its way.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) on: Arc<Foundations>,
+    pub(crate) pod: PodRef,
+    pub(crate) slot: watch::Receiver<Slot>,
+    observed: watch::Receiver<Observed>,
+    pub(crate) memory: Memory,
+    pub(crate) known: Known,
+    /// What was last said of it.
+    previous: Option<PodStatus>,
+    pub(crate) objects: PodObjects,
+    pub(crate) mounted: Option<Mounted>,
+    /// How often its volumes could not be set up, and since when people wait.
+    pub(crate) mount_failures: Option<(u32, Duration)>,
+    pub(crate) clean_failures: u32,
+    pub(crate) told_of_kill: BTreeSet<String>,
+    /// Containers that wait after a crash, and for how long: told of once.
+    told_of_wait: BTreeSet<(String, Duration)>,
+}
+
+/// A worker that has nothing more to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finished {
+    pub(crate) uid: PodUid,
+}
+
+/// What wakes a worker that rests.
+enum Woken {
+    /// Something is wanted that was not.
+    Slot,
+    /// The runtime has something else of it.
+    Observation,
+    Time,
+    /// What its volumes are made of changed, or has to be made anew.
+    Volumes,
+    /// What its containers refer to changed.
+    Objects,
+    /// The network came, or went.
+    Node,
+    /// Nobody wants anything any more: the agent ends.
+    Never,
+}
+
+impl Worker {
+    pub(crate) fn new(on: Arc<Foundations>, pod: PodRef, slot: watch::Receiver<Slot>) -> Self {
+        let observed = on.observations.follow(&pod.uid);
+        Self {
+            on,
+            pod,
+            slot,
+            observed,
+            memory: Memory::default(),
+            known: Known::default(),
+            previous: None,
+            objects: PodObjects::default(),
+            mounted: None,
+            mount_failures: None,
+            clean_failures: 0,
+            told_of_kill: BTreeSet::new(),
+            told_of_wait: BTreeSet::new(),
+        }
+    }
+
+    /// Runs the pod to its end. May be dropped: whoever comes next finds what is
+    /// there.
+    pub(crate) async fn run(mut self) -> Finished {
+        // Nothing is planned on an observation from before the last act.
+        let mut fresh = None;
+        loop {
+            let observed = match fresh.take() {
+                Some(observed) => observed,
+                None => self.look().await,
+            };
+            let slot = self.slot.borrow_and_update().clone();
+            self.observed.borrow_and_update();
+            self.read_last_words(&observed).await;
+            self.judge(&slot, &observed);
+            let given = Given {
+                slot: &slot,
+                observed: &observed,
+                memory: &self.memory,
+                now: self.on.now(),
+                longest_backoff: self.on.settings.longest_backoff,
+            };
+            let next = plan(&given);
+            debug!(pod = %self.pod, ?next, "planned");
+            match next {
+                Plan::Finish => {
+                    return Finished {
+                        uid: self.pod.uid.clone(),
+                    };
+                }
+                Plan::Rest(rest) => {
+                    self.wait_after_crash(&slot, &rest.backing_off);
+                    self.report(&slot, &observed);
+                    fresh = self.rest(&slot, &observed, rest).await;
+                }
+                act => {
+                    if let Plan::Start(_, rest) = &act {
+                        self.wait_after_crash(&slot, &rest.backing_off);
+                    }
+                    self.step(&slot, &observed, act).await;
+                }
+            }
+        }
+    }
+
+    /// Everything that was done before is in what it answers.
+    async fn look(&self) -> Arc<ObservedPod> {
+        match self.on.observations.look(&self.pod.uid).await {
+            Ok(observed) => observed,
+            // The agent is ending, and this worker with it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    async fn step(&mut self, slot: &Slot, observed: &ObservedPod, act: Plan) {
+        let outcome = Box::pin(self.act(slot, observed, act)).await;
+        self.memory.retry_at = match outcome {
+            Outcome::Done | Outcome::Cut => None,
+            Outcome::Failed(pause) => Some(self.on.now() + pause),
+        };
+    }
+
+    /// Waits until there may be something to do. What it was woken by, if that is
+    /// enough to go on with.
+    async fn rest(
+        &mut self,
+        slot: &Slot,
+        observed: &Arc<ObservedPod>,
+        rest: Rest,
+    ) -> Option<Arc<ObservedPod>> {
+        match self.sleep(slot, rest).await {
+            Woken::Never => std::future::pending().await,
+            Woken::Slot => {
+                self.memory.retry_at = None;
+                self.memory.retry_container_at.clear();
+            }
+            Woken::Observation => {
+                let newest = self.observed.borrow_and_update().clone();
+                return newest.filter(|newest| newest.at >= observed.at);
+            }
+            Woken::Volumes if self.memory.prepared => self.refresh_volumes(slot).await,
+            Woken::Volumes => self.memory.retry_at = None,
+            Woken::Objects => self.memory.retry_container_at.clear(),
+            Woken::Node => self.memory.retry_at = None,
+            Woken::Time => {}
+        }
+        // Nothing was done since: what was seen still holds, unless there is newer.
+        let newest = self.observed.borrow_and_update().clone();
+        Some(newest.filter(|newest| newest.at > observed.at).unwrap_or_else(|| Arc::clone(observed)))
+    }
+
+    async fn sleep(&mut self, slot: &Slot, mut rest: Rest) -> Woken {
+        let on = Arc::clone(&self.on);
+        let now = on.now();
+        rest.wake(now + on.spread(on.settings.resync));
+        if let Some(deadline) = self.deadline(slot) {
+            rest.wake(deadline);
+        }
+        let pause = rest.until.unwrap_or_default().saturating_sub(now);
+        let refresh_at = self.mounted.as_ref().and_then(|mounted| mounted.refresh_at);
+        let refresh = refresh_at.map(|at| {
+            let left = at.duration_since(on.clock.now());
+            on.clock.sleep(left.unwrap_or_default())
+        });
+        let refresh = async {
+            match refresh {
+                Some(sleep) => sleep.await,
+                None => std::future::pending().await,
+            }
+        };
+        let active = !self.is_ending(slot);
+        let blocked = active && !self.memory.prepared;
+        let mut node = on.node.clone();
+        let uid = self.pod.uid.clone();
+        tokio::select! {
+            changed = self.slot.changed() => match changed {
+                Ok(()) => Woken::Slot,
+                Err(_) => Woken::Never,
+            },
+            Ok(()) = self.observed.changed() => Woken::Observation,
+            () = on.clock.sleep(pause) => Woken::Time,
+            () = on.volumes.changed(&uid), if active => Woken::Volumes,
+            () = refresh, if active => Woken::Volumes,
+            () = self.objects.changed(), if active => Woken::Objects,
+            Ok(()) = node.changed(), if blocked => Woken::Node,
+        }
+    }
+
+    fn is_ending(&self, slot: &Slot) -> bool {
+        slot.ending.is_some() || slot.rejected.is_some() || self.memory.over
+    }
+
+    /// What is known of the pod now, and whether it is over.
+    fn judge(&mut self, slot: &Slot, observed: &ObservedPod) {
+        self.known.is_static = slot.is_static();
+        self.known.recursive_read_only = self.on.node.borrow().recursive_read_only;
+        if let Some(deadline) = self.deadline(slot)
+            && deadline <= self.on.now()
+            && !self.is_ending(slot)
+        {
+            let message = "Pod was active on the node longer than the specified deadline";
+            let reason = "DeadlineExceeded";
+            self.on.telling.normal(&slot.pod, reason, message);
+            self.known.ended = Some(Ended {
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+            });
+            self.memory.over = true;
+        }
+        self.known.terminal = self.is_ending(slot) && !observed.is_running();
+        // Between a container and the one that takes its place, its end says
+        // nothing of the pod.
+        if self.memory.replaced.is_empty() {
+            self.report(slot, observed);
+        }
+        let phase = self.previous.as_ref().and_then(|status| status.phase.as_deref());
+        if is_terminal(phase) && !self.memory.over {
+            self.memory.over = true;
+            self.known.terminal = !observed.is_running();
+        }
+    }
+
+    /// When its time is up; since 1970.
+    fn deadline(&self, slot: &Slot) -> Option<Duration> {
+        let limit = spec_of(&slot.pod).active_deadline_seconds?;
+        let limit = Duration::from_secs(u64::try_from(limit).unwrap_or_default());
+        let started = self.previous.as_ref()?.start_time.as_ref()?.0;
+        let started = Duration::try_from(started.duration_since(Timestamp::UNIX_EPOCH)).ok()?;
+        Some(started + limit)
+    }
+
+    fn wait_after_crash(&mut self, slot: &Slot, waiting: &[BackingOff]) {
+        for one in waiting {
+            let name = one.container.as_str();
+            let wait = GoDuration::from_nanos(i64::try_from(one.wait.as_nanos()).unwrap_or_default());
+            let message = format!(
+                "back-off {wait} restarting failed container={name} pod={}",
+                self.pod
+            );
+            let shown = Waiting {
+                reason: "CrashLoopBackOff".to_owned(),
+                message,
+            };
+            self.known.waiting.insert(name.to_owned(), shown);
+            if self.told_of_wait.insert((name.to_owned(), one.wait)) {
+                let message =
+                    format!("Back-off restarting failed container {name} in pod {}", self.pod);
+                let severity = api::events::Severity::Warning;
+                let about = (one.kind, name);
+                let telling = &self.on.telling;
+                telling.container(&slot.pod, about, severity, "BackOff", message);
+            }
+        }
+    }
+
+    /// What containers that ended have left, each read once.
+    async fn read_last_words(&mut self, observed: &ObservedPod) {
+        let words = &mut self.known.termination_messages;
+        words.retain(|id, _| observed.containers.iter().any(|one| one.id == *id));
+        for container in &observed.containers {
+            let exited = container.state == ContainerState::Exited;
+            if !exited || self.known.termination_messages.contains_key(&container.id) {
+                continue;
+            }
+            let one = container.clone();
+            let read = seams::storage::perform(&self.on.storage, move |storage| {
+                let log = Some(Path::new(&one.log_path)).filter(|_| !one.log_path.is_empty());
+                termination::message(storage, &one, log)
+            });
+            let message = read.await.ok().flatten().unwrap_or_default();
+            let words = &mut self.known.termination_messages;
+            words.insert(container.id.clone(), message);
+        }
+    }
+
+    fn report(&mut self, slot: &Slot, observed: &ObservedPod) {
+        if slot.source.is_none() {
+            return;
+        }
+        let node = self.node_facts();
+        let stands_for_it = if slot.is_static() {
+            slot.mirror.as_ref()
+        } else {
+            Some(&slot.pod)
+        };
+        let empty = PodStatus::default();
+        let api = stands_for_it.and_then(|pod| pod.status.as_ref());
+        let input = Input {
+            pod: &slot.pod,
+            api: api.unwrap_or(&empty),
+            previous: self.previous.as_ref(),
+            observed,
+            known: &self.known,
+            node: &node,
+            now: Timestamp::try_from(self.on.clock.now()).unwrap_or_default(),
+        };
+        let status = if let Some(rejection) = &slot.rejected {
+            rejected(slot, rejection)
+        } else if self.memory.cleaned {
+            status::terminate(&input)
+        } else {
+            match status::status(&input) {
+                Ok(status) => status,
+                Err(error) => {
+                    warn!(pod = %self.pod, %error, "the pod's status is not told");
+                    return;
+                }
+            }
+        };
+        let report = Report {
+            name: self.pod.name.clone(),
+            api_uid: stands_for_it
+                .and_then(|pod| pod.metadata.uid.as_deref())
+                .map(PodUid::new),
+            status: status.clone(),
+            may_run: observed.is_running(),
+            gone: self.memory.cleaned,
+        };
+        self.previous = Some(status);
+        let now = self.on.clock.uptime();
+        self.on.reports.report(&self.pod.uid, report, now);
+    }
+
+    fn node_facts(&self) -> NodeFacts {
+        let view = self.on.node.borrow();
+        NodeFacts {
+            runtime_name: view.runtime_name.clone(),
+            host_ips: view.host_ips.clone(),
+            prefers_ipv6: self.on.settings.prefers_ipv6,
+            agent_started: self.on.settings.started,
+        }
+    }
+
+    pub(crate) fn rank(&self, slot: &Slot) -> Rank {
+        let made = slot.pod.metadata.creation_timestamp.as_ref();
+        Rank {
+            ordinary: !resources::qos::is_critical(&slot.pod),
+            made: made.map_or(0, |made| made.0.as_second()),
+        }
+    }
+}
+
+fn rejected(slot: &Slot, rejection: &crate::admission::Rejection) -> PodStatus {
+    let class = resources::QosClass::of(&slot.pod).as_str().to_owned();
+    let status = slot.pod.status.as_ref();
+    PodStatus {
+        phase: Some("Failed".to_owned()),
+        reason: Some(rejection.reason.clone()),
+        message: Some(rejection.status_message()),
+        qos_class: Some(class),
+        observed_generation: slot.pod.metadata.generation,
+        start_time: status.and_then(|status| status.start_time.clone()),
+        ..PodStatus::default()
+    }
+}
