@@ -40,7 +40,7 @@ pub enum Access {
         /// The node's object: it is followed for all of them at once.
         own_node: watch::Receiver<Option<Arc<Node>>>,
         /// What else is followed for all of them.
-        objects: SharedObjects,
+        objects: Box<SharedObjects>,
     },
 }
 
@@ -71,7 +71,7 @@ impl Membership {
                 clients,
                 own_node,
                 objects,
-            } => (clients, own_node, Some(objects)),
+            } => (clients, own_node, Some(*objects)),
             Access::Own { identity, rates } => {
                 let transport = become_somebody(identity, channels.as_ref(), seams, parts).await?;
                 let clients = own_affairs::clients(&transport, rates, node.timing);
@@ -92,7 +92,7 @@ impl Membership {
             recorder: outputs.recorder.clone(),
             shared,
         };
-        pods::start(pods, of_node, Some(side), seams, parts)?;
+        pods::start(pods, &of_node, Some(side), seams, parts)?;
         let member = Member {
             registered: outputs.registered,
             own_node: own_node.clone(),

@@ -77,7 +77,7 @@ pub(crate) struct OfNode {
 /// Starts everything that runs pods.
 pub(crate) fn start(
     config: PodsConfig,
-    of_node: OfNode,
+    of_node: &OfNode,
     cluster: Option<ClusterSide>,
     seams: &Seams,
     parts: &mut Parts,
@@ -86,7 +86,7 @@ pub(crate) fn start(
     let (pleg, observations) = Pleg::new(seams.runtime.clone(), clock.clone());
     parts.start("observation", |ending| pleg.run(ending));
     let own_node = cluster.as_ref().map(|cluster| cluster.own_node.clone());
-    let (viewing, node) = Viewing::new(&of_node, own_node, observations.health(), clock.clone());
+    let (viewing, node) = Viewing::new(of_node, own_node, observations.health(), clock.clone());
     parts.start("view of the node", |ending| viewing.run(ending));
     let rules = Rules {
         node: of_node.name.clone(),
@@ -123,7 +123,7 @@ pub(crate) fn start(
         storage: seams.storage.clone(),
         clock,
         wanted: wanted_seen,
-        limits: config.garbage.clone(),
+        limits: config.garbage,
         logs: config.directories.logs.clone(),
         links: config.directories.log_links.clone(),
     };
@@ -196,22 +196,21 @@ fn start_sources(
     };
     let api: Deliveries = cluster.map(|side| {
         let (delivered, deliveries) = watch::channel(None);
-        match &side.shared {
-            Some(shared) => {
-                let pods = shared.pods.clone();
-                parts.start("pods of the API", |ending| hand_over(pods, delivered, ending));
-            }
-            None => {
-                let source = ApiSource {
-                    node: rules.node.clone(),
-                    client: side.client.clone(),
-                    clock: clock.clone(),
-                    own_node: side.own_node.clone(),
-                    delivered,
-                };
-                parts.start("pods of the API", |ending| source.run(ending));
-            }
+        if let Some(shared) = &side.shared {
+            let pods = shared.pods.clone();
+            parts.start("pods of the API", |ending| {
+                hand_over(pods, delivered, ending)
+            });
+            return deliveries;
         }
+        let source = ApiSource {
+            node: rules.node.clone(),
+            client: side.client.clone(),
+            clock: clock.clone(),
+            own_node: side.own_node.clone(),
+            delivered,
+        };
+        parts.start("pods of the API", |ending| source.run(ending));
         deliveries
     });
     let (desired, desired_seen) = watch::channel(Desired::default());
@@ -434,7 +433,11 @@ impl Making {
     async fn driver(&self, configured: CgroupDriver) -> CgroupDriver {
         let mut told = false;
         loop {
-            let answer = self.seams.runtime.runtime_config(RuntimeConfigRequest {}).await;
+            let answer = self
+                .seams
+                .runtime
+                .runtime_config(RuntimeConfigRequest {})
+                .await;
             match answer {
                 Ok(answer) => {
                     let driver = answer.linux.map(|linux| match linux.cgroup_driver() {

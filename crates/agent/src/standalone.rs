@@ -49,5 +49,5 @@ pub(crate) fn start(
         )),
         ailments,
     };
-    pods::start(pods, of_node, None, seams, parts)
+    pods::start(pods, &of_node, None, seams, parts)
 }

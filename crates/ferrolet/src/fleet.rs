@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use api::objects::PodPhases;
 use config::flags::CommandLine;
-use config::load::load;
 use config::gates::FeatureGates;
+use config::load::load;
 use config::settings::Settings;
 use config::validate::Machine;
 use fleet::figures::Figures;

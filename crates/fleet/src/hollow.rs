@@ -94,12 +94,7 @@ impl SharedConnections {
             nodes: nodes.clone(),
             pods: pods.clone(),
             services: services_seen,
-            config_maps: Referenced::new(
-                requests(),
-                clock.clone(),
-                tasks.clone(),
-                ending.clone(),
-            ),
+            config_maps: Referenced::new(requests(), clock.clone(), tasks.clone(), ending.clone()),
             secrets: Referenced::new(requests(), clock.clone(), tasks.clone(), ending.clone()),
             clients,
         };
@@ -198,7 +193,7 @@ impl Common {
             records: Arc::new(Records::in_memory()),
             garbage: Limits::default(),
         };
-        PodsConfig::from_settings(&self.settings, &self.gates, flags)
+        PodsConfig::from_settings(&self.settings, &self.gates, &flags)
     }
 
     fn config(&self, spec: &NodeSpec, address: IpAddr) -> Result<node::Config, ConfigError> {
@@ -234,7 +229,7 @@ impl Common {
             Connections::Shared(shared) => Access::Shared {
                 clients: shared.clients.clone(),
                 own_node: shared.nodes.follow(name),
-                objects: shared.objects(name),
+                objects: Box::new(shared.objects(name)),
             },
             Connections::Own {
                 bootstrap_kubeconfig,

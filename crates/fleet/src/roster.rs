@@ -13,9 +13,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::hollow::HollowError;
 use agent::{AgentError, Member};
 use kube::Client;
-use crate::hollow::HollowError;
 use seams::{Clock, SharedClock, timeout};
 use sim::Faults;
 use thiserror::Error;

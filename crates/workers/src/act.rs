@@ -59,5 +59,8 @@ impl Worker {
 
 /// As Go prints an error of gRPC: users know these texts.
 pub(crate) fn grpc(error: &seams::RuntimeError) -> String {
-    format!("rpc error: code = {:?} desc = {}", error.code, error.message)
+    format!(
+        "rpc error: code = {:?} desc = {}",
+        error.code, error.message
+    )
 }

@@ -237,7 +237,9 @@ impl Crew {
         }
         match cgroups.share(milli_cpu) {
             Ok(()) => state.milli_cpu = milli_cpu,
-            Err(error) => warn!(%error, "the share of burstable pods is not as it should be, will try again"),
+            Err(error) => {
+                warn!(%error, "the share of burstable pods is not as it should be, will try again");
+            }
         }
     }
 
@@ -256,8 +258,12 @@ impl Crew {
                         failed => failed,
                     };
                     match removed {
-                        Ok(()) => info!(uid = %pod.uid, "the directory of a pod that is gone was removed"),
-                        Err(error) => warn!(uid = %pod.uid, %error, "the directory of a pod that is gone stays"),
+                        Ok(()) => {
+                            info!(uid = %pod.uid, "the directory of a pod that is gone was removed");
+                        }
+                        Err(error) => {
+                            warn!(uid = %pod.uid, %error, "the directory of a pod that is gone stays");
+                        }
                     }
                 }
             }

@@ -173,7 +173,11 @@ impl Fold {
         }
         let name = pod_ref(&slot.pod).name;
         let taken = slot.is_static() && self.pods.values().any(|entry| entry.holds(&name));
-        let state = if taken { State::Waiting } else { State::Working };
+        let state = if taken {
+            State::Waiting
+        } else {
+            State::Working
+        };
         self.pods.insert(uid.clone(), Entry { slot, state });
         (!taken).then(|| Order::Start(uid.clone()))
     }
@@ -194,10 +198,8 @@ impl Fold {
 
 impl Entry {
     fn update(&mut self, uid: &PodUid, pod: &DesiredPod) -> Option<Order> {
-        if self.slot.source.is_none() {
-            // It is being removed as nobody's; wanted again, it begins anew.
-            return None;
-        }
+        // One that is being removed as nobody's, if wanted again, begins anew.
+        self.slot.source?;
         let before = self.slot.clone();
         self.slot.update(pod);
         match self.state {
@@ -223,9 +225,7 @@ impl Entry {
 
     /// It takes something of the node.
     fn counts(&self) -> bool {
-        self.state != State::Finished
-            && self.slot.source.is_some()
-            && self.slot.rejected.is_none()
+        self.state != State::Finished && self.slot.source.is_some() && self.slot.rejected.is_none()
     }
 }
 

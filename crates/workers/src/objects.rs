@@ -47,7 +47,12 @@ impl PodObjects {
         };
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let names = Names::of(pod);
-        hold(&from.config_maps, namespace, &names.config_maps, &mut self.config_maps);
+        hold(
+            &from.config_maps,
+            namespace,
+            &names.config_maps,
+            &mut self.config_maps,
+        );
         hold(&from.secrets, namespace, &names.secrets, &mut self.secrets);
         Found {
             config_maps: found(&mut self.config_maps).await,

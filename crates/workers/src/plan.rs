@@ -23,6 +23,7 @@ pub use containers::backoff_key;
 
 /// What a worker knows of its pod, and nobody could see in the runtime.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Memory {
     pub backoff: Backoff,
     /// What a container needs is there: its cgroup, its directories, its volumes.
@@ -171,7 +172,9 @@ fn end(given: &Given<'_>) -> Plan {
         ..
     } = given;
     if observed.is_running() {
-        let grace = slot.ending.map_or_else(|| slot.own_grace(), |end| end.grace);
+        let grace = slot
+            .ending
+            .map_or_else(|| slot.own_grace(), |end| end.grace);
         return Plan::KillPod {
             grace,
             why: PodKill::Ending,

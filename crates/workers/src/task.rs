@@ -53,6 +53,7 @@ pub(crate) struct Finished {
 }
 
 /// What wakes a worker that rests.
+#[derive(Debug)]
 enum Woken {
     /// Something is wanted that was not.
     Slot,
@@ -63,7 +64,7 @@ enum Woken {
     Volumes,
     /// What its containers refer to changed.
     Objects,
-    /// The network came, or went.
+    /// The network came.
     Node,
     /// Nobody wants anything any more: the agent ends.
     Never,
@@ -119,8 +120,9 @@ impl Worker {
                     };
                 }
                 Plan::Rest(rest) => {
-                    self.wait_after_crash(&slot, &rest.backing_off);
-                    self.report(&slot, &observed);
+                    if self.wait_after_crash(&slot, &rest.backing_off) {
+                        self.report(&slot, &observed);
+                    }
                     fresh = self.rest(&slot, &observed, rest).await;
                 }
                 act => {
@@ -158,7 +160,9 @@ impl Worker {
         observed: &Arc<ObservedPod>,
         rest: Rest,
     ) -> Option<Arc<ObservedPod>> {
-        match self.sleep(slot, rest).await {
+        let woken = self.sleep(slot, rest).await;
+        debug!(pod = %self.pod, ?woken, "woken");
+        match woken {
             Woken::Never => std::future::pending().await,
             Woken::Slot => {
                 self.memory.retry_at = None;
@@ -169,14 +173,17 @@ impl Worker {
                 return newest.filter(|newest| newest.at >= observed.at);
             }
             Woken::Volumes if self.memory.prepared => self.refresh_volumes(slot).await,
-            Woken::Volumes => self.memory.retry_at = None,
             Woken::Objects => self.memory.retry_container_at.clear(),
-            Woken::Node => self.memory.retry_at = None,
+            Woken::Volumes | Woken::Node => self.memory.retry_at = None,
             Woken::Time => {}
         }
         // Nothing was done since: what was seen still holds, unless there is newer.
         let newest = self.observed.borrow_and_update().clone();
-        Some(newest.filter(|newest| newest.at > observed.at).unwrap_or_else(|| Arc::clone(observed)))
+        Some(
+            newest
+                .filter(|newest| newest.at > observed.at)
+                .unwrap_or_else(|| Arc::clone(observed)),
+        )
     }
 
     async fn sleep(&mut self, slot: &Slot, mut rest: Rest) -> Woken {
@@ -199,8 +206,9 @@ impl Worker {
             }
         };
         let active = !self.is_ending(slot);
-        let blocked = active && !self.memory.prepared;
         let mut node = on.node.clone();
+        let without_network = node.borrow().network_problem.is_some();
+        let blocked = active && !self.memory.prepared && without_network;
         let uid = self.pod.uid.clone();
         tokio::select! {
             changed = self.slot.changed() => match changed {
@@ -212,7 +220,7 @@ impl Worker {
             () = on.volumes.changed(&uid), if active => Woken::Volumes,
             () = refresh, if active => Woken::Volumes,
             () = self.objects.changed(), if active => Woken::Objects,
-            Ok(()) = node.changed(), if blocked => Woken::Node,
+            Ok(_) = node.wait_for(|view| view.network_problem.is_none()), if blocked => Woken::Node,
         }
     }
 
@@ -243,7 +251,10 @@ impl Worker {
         if self.memory.replaced.is_empty() {
             self.report(slot, observed);
         }
-        let phase = self.previous.as_ref().and_then(|status| status.phase.as_deref());
+        let phase = self
+            .previous
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
         if is_terminal(phase) && !self.memory.over {
             self.memory.over = true;
             self.known.terminal = !observed.is_running();
@@ -259,10 +270,13 @@ impl Worker {
         Some(started + limit)
     }
 
-    fn wait_after_crash(&mut self, slot: &Slot, waiting: &[BackingOff]) {
+    /// Whether there is something to tell.
+    fn wait_after_crash(&mut self, slot: &Slot, waiting: &[BackingOff]) -> bool {
+        let mut news = false;
         for one in waiting {
             let name = one.container.as_str();
-            let wait = GoDuration::from_nanos(i64::try_from(one.wait.as_nanos()).unwrap_or_default());
+            let wait =
+                GoDuration::from_nanos(i64::try_from(one.wait.as_nanos()).unwrap_or_default());
             let message = format!(
                 "back-off {wait} restarting failed container={name} pod={}",
                 self.pod
@@ -271,16 +285,20 @@ impl Worker {
                 reason: "CrashLoopBackOff".to_owned(),
                 message,
             };
-            self.known.waiting.insert(name.to_owned(), shown);
+            let before = self.known.waiting.insert(name.to_owned(), shown.clone());
+            news |= before != Some(shown);
             if self.told_of_wait.insert((name.to_owned(), one.wait)) {
-                let message =
-                    format!("Back-off restarting failed container {name} in pod {}", self.pod);
+                let message = format!(
+                    "Back-off restarting failed container {name} in pod {}",
+                    self.pod
+                );
                 let severity = api::events::Severity::Warning;
                 let about = (one.kind, name);
                 let telling = &self.on.telling;
                 telling.container(&slot.pod, about, severity, "BackOff", message);
             }
         }
+        news
     }
 
     /// What containers that ended have left, each read once.
@@ -360,13 +378,14 @@ impl Worker {
             agent_started: self.on.settings.started,
         }
     }
+}
 
-    pub(crate) fn rank(&self, slot: &Slot) -> Rank {
-        let made = slot.pod.metadata.creation_timestamp.as_ref();
-        Rank {
-            ordinary: !resources::qos::is_critical(&slot.pod),
-            made: made.map_or(0, |made| made.0.as_second()),
-        }
+/// Whose turn it is.
+pub(crate) fn rank(slot: &Slot) -> Rank {
+    let made = slot.pod.metadata.creation_timestamp.as_ref();
+    Rank {
+        ordinary: !resources::qos::is_critical(&slot.pod),
+        made: made.map_or(0, |made| made.0.as_second()),
     }
 }
 

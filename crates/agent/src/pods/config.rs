@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use config::gates::FeatureGates;
 use config::settings::Settings;
-use http::header::{HeaderName, HeaderValue};
 use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
 use images::credentials::Places;
 use images::records::Records;
 use resources::cgroups::NotAName;
@@ -108,7 +108,7 @@ impl PodsConfig {
     pub fn from_settings(
         settings: &Settings,
         gates: &FeatureGates,
-        flags: PodFlags,
+        flags: &PodFlags,
     ) -> Result<Self, PodsConfigError> {
         let duration = |path| settings.duration(path).to_std().unwrap_or_default();
         let path = |path| Some(settings.text(path)).filter(|text| !text.is_empty());
@@ -201,13 +201,11 @@ fn cgroups(settings: &Settings) -> Result<Option<CgroupConfig>, NotAName> {
 fn longest_backoff(settings: &Settings) -> Duration {
     const UPSTREAMS: Duration = Duration::from_secs(300);
     let given = settings.value("crashLoopBackOff.maxContainerRestartPeriod");
-    match given.filter(|value| !value.is_null()) {
-        None => UPSTREAMS,
-        Some(_) => {
-            let given = settings.duration("crashLoopBackOff.maxContainerRestartPeriod");
-            given.to_std().unwrap_or(UPSTREAMS)
-        }
+    if given.is_none_or(serde_json::Value::is_null) {
+        return UPSTREAMS;
     }
+    let given = settings.duration("crashLoopBackOff.maxContainerRestartPeriod");
+    given.to_std().unwrap_or(UPSTREAMS)
 }
 
 fn headers(settings: &Settings) -> Result<HeaderMap, PodsConfigError> {

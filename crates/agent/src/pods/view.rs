@@ -108,7 +108,7 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {

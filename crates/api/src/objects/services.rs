@@ -123,7 +123,8 @@ mod tests {
             .flat_map(|all| all.iter())
             .map(|one| (one.metadata.namespace.clone(), one.metadata.name.clone()))
             .collect();
-        let pair = |namespace: &str, name: &str| (Some(namespace.to_owned()), Some(name.to_owned()));
+        let pair =
+            |namespace: &str, name: &str| (Some(namespace.to_owned()), Some(name.to_owned()));
         assert_eq!(names, [pair("a", "x"), pair("a", "y")]);
         let kept = seen.borrow().clone().unwrap();
         assert!(kept.iter().all(|one| one.metadata.managed_fields.is_none()));

@@ -211,7 +211,11 @@ fn pods(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<PodsCon
         cpus,
         garbage: Limits::from_flags(line)?,
     };
-    Ok(PodsConfig::from_settings(&loaded.settings, &loaded.gates, flags)?)
+    Ok(PodsConfig::from_settings(
+        &loaded.settings,
+        &loaded.gates,
+        &flags,
+    )?)
 }
 
 /// Nobody listens on port 0; no address means all, as Go reads it.

@@ -23,7 +23,7 @@ pub(super) fn agents(common: Common, client: Client) -> Launch {
         let (common, client) = (common.clone(), client.clone());
         Box::pin(async move {
             let clock = common.options.clock.clone();
-            let Err(error) = run(&common, client, &launched).await else {
+            let Err(error) = Box::pin(run(&common, client, &launched)).await else {
                 return;
             };
             let node = &launched.spec.name;

@@ -13,7 +13,7 @@ use super::{Outcome, RETRY, grpc};
 use crate::plan::{Kill, Kind, PodKill};
 use crate::slot::Slot;
 use crate::spec::spec_of;
-use crate::task::Worker;
+use crate::task::{Worker, rank};
 
 /// Nothing is ended in less: a runtime needs a moment to pass a signal on.
 const LEAST: Duration = Duration::from_secs(2);
@@ -90,7 +90,7 @@ impl Worker {
     async fn stop_sandboxes(&self, slot: &Slot, observed: &ObservedPod) -> Result<(), String> {
         let on = &self.on;
         for sandbox in &observed.sandboxes {
-            let _turn = on.turns.take(self.rank(slot)).await;
+            let _turn = on.turns.take(rank(slot)).await;
             let request = cri::StopPodSandboxRequest {
                 pod_sandbox_id: sandbox.id.clone(),
             };
@@ -112,13 +112,20 @@ impl Worker {
         let name = container.name.as_str();
         let spec = spec_of(&slot.pod);
         let mut init = spec.init_containers.iter().flatten();
-        let kind = match init.any(|one| one.name == name) {
-            true => Kind::Init,
-            false => Kind::Regular,
+        let kind = if init.any(|one| one.name == name) {
+            Kind::Init
+        } else {
+            Kind::Regular
         };
         let message = format!("Stopping container {name}");
         let telling = &self.on.telling;
-        telling.container(&slot.pod, (kind, name), Severity::Normal, "Killing", message);
+        telling.container(
+            &slot.pod,
+            (kind, name),
+            Severity::Normal,
+            "Killing",
+            message,
+        );
     }
 
     fn stop(

@@ -13,7 +13,7 @@ use crate::spec::dns::{PodDns, ResolvConf};
 use crate::spec::sandbox::{SandboxSources, config, log_directory};
 use crate::spec::security::PodSecurity;
 use crate::spec::{About, spec_of};
-use crate::task::Worker;
+use crate::task::{Worker, rank};
 
 const NODES_LOGS: u32 = 0o755;
 
@@ -48,7 +48,7 @@ impl Worker {
         let cut = self.cut(slot);
         tokio::pin!(cut);
         let _turn = tokio::select! {
-            turn = on.turns.take(self.rank(slot)) => turn,
+            turn = on.turns.take(rank(slot)) => turn,
             () = &mut cut => return Err(None),
         };
         let request = cri::RunPodSandboxRequest {
@@ -73,7 +73,10 @@ impl Worker {
     ) -> Result<cri::PodSandboxConfig, Option<String>> {
         let on = &self.on;
         let dns = self.dns(slot)?;
-        let parent = on.cgroups.as_ref().map(|groups| groups.parent_of(&slot.pod));
+        let parent = on
+            .cgroups
+            .as_ref()
+            .map(|groups| groups.parent_of(&slot.pod));
         let sources = SandboxSources {
             logs: &on.settings.logs,
             cluster_domain: &on.settings.dns.domain,

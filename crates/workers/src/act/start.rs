@@ -23,14 +23,14 @@ use crate::slot::Slot;
 use crate::spec::container::{ContainerSources, config};
 use crate::spec::downward::Surroundings;
 use crate::spec::env::{Environment, Sources};
+use crate::spec::hostname::Hostname;
 use crate::spec::mounts::{
     self, MountSources, MountedVolume, VolumeContent, sub_path, termination_file,
 };
 use crate::spec::sandbox::log_directory;
 use crate::spec::security::{ImageUser, PodSecurity};
-use crate::spec::hostname::Hostname;
 use crate::spec::{hosts, spec_of, uses_host_network};
-use crate::task::Worker;
+use crate::task::{Worker, rank};
 
 const LOGS_MODE: u32 = 0o755;
 const HOSTS_MODE: u32 = 0o644;
@@ -90,7 +90,8 @@ impl Worker {
             Err(problem) => {
                 let problem = problem.unwrap_or_default();
                 let message = format!("Failed to create pod sandbox: {problem}");
-                on.telling.warning(&slot.pod, "FailedCreatePodSandBox", message);
+                on.telling
+                    .warning(&slot.pod, "FailedCreatePodSandBox", message);
                 return Outcome::Failed(on.spread(RETRY));
             }
         };
@@ -145,13 +146,17 @@ impl Worker {
         };
         let image = self.image(scene, start.kind, container).await?;
         let _turn = tokio::select! {
-            turn = on.turns.take(self.rank(scene.slot)) => turn,
+            turn = on.turns.take(rank(scene.slot)) => turn,
             () = self.cut(scene.slot) => return Err(Trouble::Cut),
         };
         let config = self.container_config(scene, start, container, &image);
         let config = config.await.inspect_err(|trouble| {
             if let Trouble::Waiting(waiting, _) = trouble {
-                tell(Severity::Warning, "Failed", format!("Error: {}", waiting.message));
+                tell(
+                    Severity::Warning,
+                    "Failed",
+                    format!("Error: {}", waiting.message),
+                );
             }
         })?;
         let path = config.log_path.clone();
@@ -164,7 +169,11 @@ impl Worker {
         let created = on.runtime.create_container(request).await;
         let id = created
             .map_err(|error| {
-                tell(Severity::Warning, "Failed", format!("Error: {}", error.message));
+                tell(
+                    Severity::Warning,
+                    "Failed",
+                    format!("Error: {}", error.message),
+                );
                 Trouble::new("CreateContainerError", error.message)
             })?
             .container_id;
@@ -278,7 +287,11 @@ impl Worker {
         config(pod, container, &sources).map_err(|error| Trouble::config(error.to_string()))
     }
 
-    fn environment(&self, scene: &Scene<'_>, container: &Container) -> Result<Environment, Trouble> {
+    fn environment(
+        &self,
+        scene: &Scene<'_>,
+        container: &Container,
+    ) -> Result<Environment, Trouble> {
         let on = &self.on;
         let view = Arc::clone(&on.node.borrow());
         let surroundings = Surroundings {

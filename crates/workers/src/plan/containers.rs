@@ -117,7 +117,7 @@ fn init_one(
     };
     match (newest.state, is_sidecar(container)) {
         // The runtime could not start it.
-        (ContainerState::Created, _) => again(actions),
+        (ContainerState::Created, _) | (ContainerState::Exited, true) => again(actions),
         (ContainerState::Running, false) => {}
         (ContainerState::Running, true) => {
             if is_changed(container, newest) {
@@ -128,7 +128,6 @@ fn init_one(
             // One with a startup probe has to pass it first; probes are to come.
             return container.startup_probe.is_none();
         }
-        (ContainerState::Exited, true) => again(actions),
         (ContainerState::Exited, false) if newest.exit_code == 0 => return true,
         (ContainerState::Exited, false) if restarts(&given.slot.pod, container, newest) => {
             again(actions);
@@ -159,13 +158,7 @@ fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
             }
             ContainerState::Unknown => {
                 let message = "Container is in \"unknown\" state, try killing it before restart";
-                kill(
-                    given,
-                    newest,
-                    Kind::Regular,
-                    message.to_owned(),
-                    actions,
-                );
+                kill(given, newest, Kind::Regular, message.to_owned(), actions);
                 actions.keeps = true;
             }
             ContainerState::Exited

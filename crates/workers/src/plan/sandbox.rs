@@ -11,7 +11,9 @@ use crate::spec::uses_host_network;
 pub(super) enum Wanted {
     /// The newest one is right.
     Keep,
-    Another { attempt: u32 },
+    Another {
+        attempt: u32,
+    },
     /// It has none that is right, and nothing to run in another.
     None,
 }
