@@ -1,6 +1,6 @@
-//! `ferrolet kubelet`: the node agent. So far it understands its command line
-//! and configuration to the end, gets and keeps the node's certificates, and tells
-//! the cluster of the node.
+//! `ferrolet kubelet`: the node agent. It understands its command line and
+//! configuration to the end, gets and keeps the node's certificates, tells the
+//! cluster of the node, and runs its pods.
 
 mod help;
 mod limits;
@@ -72,7 +72,7 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
         "configuration accepted, starting"
     );
     warn!(
-        "this build keeps a node at the API server and runs no pods: keep them away with registerWithTaints, or cordon the node"
+        "this build has no probes, no lifecycle hooks and no port for logs and exec yet: pods with readiness probes stay unready"
     );
     match node::run(&line, &loaded, &directory) {
         Ok(()) => ExitCode::SUCCESS,

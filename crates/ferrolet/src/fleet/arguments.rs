@@ -22,8 +22,9 @@ The kubeconfig's user must be allowed to get, list, watch and delete nodes, and 
 and watch pods. With shared identity also to create nodes, patch nodes/status, get, create
 and update leases, get and create csinodes, create and patch events; with an identity per
 node, to create and delete secrets (bootstrap tokens; see `ferrolet rbac bootstrap`).
-A fleet is known by its name: run one process for each. The nodes run no pods yet: keep
-them away with --taints.";
+Pods need more: to get, patch and delete pods, patch pods/status, get, list and watch services,
+configmaps and secrets, and to create serviceaccounts/token.
+A fleet is known by its name: run one process for each.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
