@@ -10,6 +10,7 @@
     reason = "a test reads the clock, and panics to say no"
 )]
 
+mod chaos;
 mod cluster_tools;
 mod cri;
 mod healthz;

@@ -9,7 +9,9 @@
     reason = "a task owns its process: it reads the environment and the clock"
 )]
 
+mod agent;
 mod bench;
+mod chaos;
 mod deny;
 mod fuzz;
 mod lab;
@@ -80,6 +82,11 @@ enum Task {
         #[command(subcommand)]
         what: Bench,
     },
+    /// Kill a part of a node over and over, and tell what held
+    Chaos {
+        #[command(subcommand)]
+        what: Chaos,
+    },
     /// Start, stop and look at a real cluster for tests
     Lab {
         #[command(subcommand)]
@@ -95,8 +102,16 @@ enum Bench {
         #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(10..))]
         seconds: u64,
     },
+    /// A node with a hundred pods (builds a release first)
+    Density(bench::density::Plan),
     /// Hollow nodes in one process, beside kubemark (builds a release first)
     Fleet(bench::fleet::Plan),
+}
+
+#[derive(Subcommand)]
+enum Chaos {
+    /// The node's agent, while pods come, run and go
+    Agent(chaos::Plan),
 }
 
 fn main() -> ExitCode {
@@ -110,8 +125,12 @@ fn main() -> ExitCode {
         Task::Restart { nodes } => done(outage::restart(nodes)),
         Task::Bench { what } => done(match what {
             Bench::Idle { seconds } => bench::idle::run(seconds),
+            Bench::Density(plan) => bench::density::run(&plan),
             Bench::Fleet(plan) => bench::fleet::run(&plan),
         }),
+        Task::Chaos {
+            what: Chaos::Agent(plan),
+        } => done(chaos::run(&plan)),
         Task::Lab { verb } => lab::run(verb),
     };
     match result {

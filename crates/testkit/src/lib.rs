@@ -3,8 +3,9 @@
 //! In: the pins under `lab/`, the toolchains and package registries of the
 //! machine, root. Out: [`lab::Lab`] with its kubeconfigs, its components that
 //! can be stopped, frozen, cut off and restarted, and nodes to put a kubelet
-//! in; [`wait`] for what takes its time; [`clock`] for tests that pass hours;
-//! [`host`] for tests on this machine's own disks.
+//! in; [`wait`] for what takes its time; [`watch`] for when it came; [`chaos`]
+//! for an agent that is killed over and over; [`clock`] for tests that pass
+//! hours; [`host`] for tests on this machine's own disks.
 //!
 //! Only tests and `xtask` import this crate. It must not know how our agent
 //! works inside: it deals in processes, files and API objects, so that the
@@ -16,9 +17,11 @@
 )]
 
 pub mod cargo;
+pub mod chaos;
 pub mod clock;
 pub mod command;
 pub mod host;
 pub mod lab;
 pub mod wait;
+pub mod watch;
 pub mod workload;

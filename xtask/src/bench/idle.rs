@@ -1,14 +1,14 @@
 //! `cargo xtask bench idle`: what our agent costs without pods, beside the
 //! upstream kubelet, in one run on equal lab nodes.
 
-use std::fmt::Write as _;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use testkit::lab::{Agent, KUBERNETES, Lab, Node, Runtime};
+use anyhow::{Context, Result};
+use testkit::lab::{Agent, Lab, Node, Runtime};
 
 use super::process::Process;
+use super::table::{FERROLET, Row, expect_no_missed_bar, table};
 use super::{MIB, SETTLED, circumstances, in_lab, keep};
 
 const READY: Duration = Duration::from_secs(60);
@@ -23,29 +23,13 @@ struct Figures {
     program: u64,
 }
 
-/// One line of the table.
-struct Row {
-    figure: &'static str,
-    ours: f64,
-    upstreams: f64,
-    decimals: usize,
-    /// The largest part of upstream's that is allowed.
-    bar: Option<f64>,
-}
-
 /// Measures both, idle, for so many seconds.
 pub(crate) fn run(seconds: u64) -> Result<()> {
     let rows = in_lab(|lab| measure(lab, Duration::from_secs(seconds)))?;
-    let table = table(&rows);
+    let table = table(FERROLET, &rows);
     println!("{table}");
     keep("idle.md", &text(seconds, &table)?)?;
-    let missed: Vec<&str> = rows
-        .iter()
-        .filter(|row| row.missed())
-        .map(|row| row.figure)
-        .collect();
-    ensure!(missed.is_empty(), "over the bar: {}", missed.join(", "));
-    Ok(())
+    expect_no_missed_bar(&rows)
 }
 
 fn measure(lab: &Lab, period: Duration) -> Result<Vec<Row>> {
@@ -123,36 +107,6 @@ fn rows(ours: &Figures, upstreams: &Figures) -> Vec<Row> {
     ]
 }
 
-impl Row {
-    fn ratio(&self) -> f64 {
-        self.ours / self.upstreams
-    }
-
-    fn missed(&self) -> bool {
-        self.bar.is_some_and(|bar| self.ratio() > bar)
-    }
-}
-
-fn table(rows: &[Row]) -> String {
-    let mut table = format!(
-        "| figure | ferrolet | kubelet {KUBERNETES} | ratio | bar |\n|---|---:|---:|---:|---:|\n"
-    );
-    for row in rows {
-        let bar = row.bar.map(|bar| format!("≤ {bar:.2}")).unwrap_or_default();
-        let _ = writeln!(
-            table,
-            "| {} | {:.*} | {:.*} | {:.3} | {bar} |",
-            row.figure,
-            row.decimals,
-            row.ours,
-            row.decimals,
-            row.upstreams,
-            row.ratio(),
-        );
-    }
-    table
-}
-
 fn text(seconds: u64, table: &str) -> Result<String> {
     Ok(format!(
         "# An idle node\n\nWritten by `cargo xtask bench idle --seconds {seconds}` {}: both agents in one run, on \
@@ -189,14 +143,5 @@ mod tests {
         };
         assert_eq!(missed(20), ["CPU time, s"]);
         assert_eq!(missed(21), ["resident memory, MiB", "CPU time, s"]);
-    }
-
-    #[test]
-    fn the_table_shows_each_figure_with_its_ratio() {
-        let shown = table(&rows(&figures(10 << 20), &figures(100 << 20)));
-        assert!(
-            shown.contains("| resident memory, MiB | 10.0 | 100.0 | 0.100 | ≤ 0.20 |"),
-            "{shown}"
-        );
     }
 }

@@ -2,10 +2,12 @@
 //! one run in the lab. Prints a table, keeps it in `bench/`, and fails where a
 //! bar of the design is missed.
 
+pub(crate) mod density;
 pub(crate) mod fleet;
 mod heartbeats;
 pub(crate) mod idle;
 mod process;
+mod table;
 
 use std::fs;
 use std::process::Command;
@@ -21,7 +23,7 @@ const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
 
 /// Measures in the lab, which is taken down again unless it stood before.
-fn in_lab<T>(measure: impl FnOnce(&Lab) -> Result<T>) -> Result<T> {
+pub(crate) fn in_lab<T>(measure: impl FnOnce(&Lab) -> Result<T>) -> Result<T> {
     let layout = Layout::new(InstanceId::from_env()?)?;
     let was_up = Lab::open(&layout)?.is_some();
     let lab = Lab::up(layout.clone(), &Options::default())?;

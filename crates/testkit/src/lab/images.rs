@@ -17,7 +17,7 @@ use crate::command;
 
 const BUSYBOX: &str = "/bin/busybox";
 /// What containerd is told to run sandboxes with.
-pub(super) const PAUSE: &str = "registry.k8s.io/pause:3.10";
+pub const PAUSE: &str = "registry.k8s.io/pause:3.10";
 /// Busybox as pods name it; the number is Debian's.
 pub const BUSYBOX_IMAGE: &str = "busybox:1.35";
 

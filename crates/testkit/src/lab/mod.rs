@@ -40,7 +40,7 @@ use self::cgroup::Cgroup;
 pub use self::control_plane::Component;
 pub use self::daemon::{Daemon, Spec};
 pub use self::debian::install_packages;
-pub use self::images::BUSYBOX_IMAGE;
+pub use self::images::{BUSYBOX_IMAGE, PAUSE as PAUSE_IMAGE};
 pub use self::kubectl::Kubectl;
 use self::layout::short_hash;
 pub use self::layout::{InstanceId, Layout, workspace};

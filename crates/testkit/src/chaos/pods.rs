@@ -1,0 +1,316 @@
+//! The pods of the chaos, with every kind of volume that the agent itself
+//! fills, and what has become of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::script::{Act, Group, PODS, Turn};
+use crate::lab::{BUSYBOX_IMAGE, Kubectl, Node};
+use crate::watch::is_ready;
+use crate::workload::Pod;
+use crate::{command, wait};
+
+/// Pods that nobody touches: one by one, and in a Deployment.
+const UNTOUCHED_BARE: usize = 5;
+const UNTOUCHED_DEPLOYED: usize = 5;
+pub(super) const UNTOUCHED: usize = UNTOUCHED_BARE + UNTOUCHED_DEPLOYED;
+const _: () = assert!(UNTOUCHED + PODS == 30);
+
+const LABEL: &str = "chaos";
+/// Ends when it is told to, and never by itself.
+const SCRIPT: &str = "trap 'exit 0' TERM; sleep 1000000 & wait";
+const GOES: Duration = Duration::from_secs(60);
+
+/// A namespace with all that its pods need.
+#[derive(Debug)]
+pub(super) struct Stage {
+    kubectl: Kubectl,
+    namespace: String,
+    node: String,
+}
+
+/// What must not change of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    id: String,
+    restarts: u64,
+}
+
+impl Stage {
+    pub(super) fn make(kubectl: Kubectl, node: &Node) -> Result<Self> {
+        let stage = Self {
+            kubectl,
+            namespace: format!("{}-{}", node.name(), std::process::id()),
+            node: node.name().to_owned(),
+        };
+        stage.create(&[
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": stage.namespace } }),
+            stage.object("v1", "ConfigMap", "settings", &json!({ "data": { "key": "value" } })),
+            stage.object("v1", "Secret", "secret", &json!({ "stringData": { "key": "hidden" } })),
+        ])?;
+        // Before that the API server takes no pod.
+        wait::until("the service account", Duration::from_secs(30), || {
+            stage.run(&["get", "serviceaccount", "default"])
+        })?;
+        Ok(stage)
+    }
+
+    /// Makes the pods that nobody will touch.
+    pub(super) fn make_untouched(&self) -> Result<()> {
+        let mut objects = vec![self.deployment("untouched", UNTOUCHED_DEPLOYED)];
+        let bare = (0..UNTOUCHED_BARE).map(|number| self.bare(&format!("untouched-bare-{number}")));
+        objects.extend(bare);
+        self.create(&objects)
+    }
+
+    /// Makes one more pod, after the chaos.
+    pub(super) fn make_last(&self) -> Result<()> {
+        self.create(&[self.bare("last")])
+    }
+
+    pub(super) fn carry_out(&self, turn: Turn) -> Result<()> {
+        let name = turn.group.name();
+        match turn.act {
+            Act::Create => self.create(&[self.group(turn.group)]),
+            Act::Delete => {
+                let kind = if turn.group.is_bare() {
+                    "pod"
+                } else {
+                    "deployment"
+                };
+                self.run(&["delete", kind, &name, "--wait=false"]).map(drop)
+            }
+        }
+    }
+
+    /// Waits until there are so many pods, all of them Ready.
+    pub(super) fn wait_ready(&self, count: usize, timeout: Duration) -> Result<()> {
+        let what = format!("{count} pods to be Ready, and no others there");
+        wait::until(&what, timeout, || {
+            let pods = self.pods()?;
+            let others: Vec<String> = pods
+                .iter()
+                .filter(|pod| !is_ready(&pod.0) || is_ending(pod))
+                .map(|pod| format!("{} {}", pod.name(), pod.0["status"]))
+                .collect();
+            if others.is_empty() && pods.len() == count {
+                return Ok(());
+            }
+            bail!(
+                "{} pods, of them not as they should be: {others:#?}",
+                pods.len()
+            )
+        })
+    }
+
+    /// The containers that nobody touches, by pod.
+    pub(super) fn untouched(&self) -> Result<BTreeMap<String, Identity>> {
+        let pods = self.pods()?;
+        let untouched = pods
+            .iter()
+            .filter(|pod| pod.name().starts_with("untouched"));
+        Ok(untouched
+            .map(|pod| {
+                let identity = Identity {
+                    id: pod.container_id().to_owned(),
+                    restarts: pod.restarts(),
+                };
+                (pod.name().to_owned(), identity)
+            })
+            .collect())
+    }
+
+    /// Deletes everything, and waits until no pod is there.
+    pub(super) fn clear(&self, timeout: Duration) -> Result<()> {
+        self.kubectl
+            .run(["delete", "namespace", &self.namespace, "--wait=false"])?;
+        wait::until("every pod to be gone", timeout, || {
+            let pods = self.pods()?;
+            if pods.is_empty() {
+                return Ok(());
+            }
+            let names: Vec<&str> = pods.iter().map(Pod::name).collect();
+            bail!("{} are still there: {}", pods.len(), names.join(", "))
+        })?;
+        wait::until("the namespace to be gone", GOES, || {
+            let words = ["get", "namespace", &self.namespace, "--ignore-not-found"];
+            match self.kubectl.run(words)?.trim() {
+                "" => Ok(()),
+                there => bail!("{there}"),
+            }
+        })
+    }
+
+    fn pods(&self) -> Result<Vec<Pod>> {
+        let words = ["--namespace", &self.namespace, "get", "pods"];
+        let list = self.kubectl.json(words)?;
+        let items = list["items"].as_array().context("a list without items")?;
+        Ok(items.iter().cloned().map(Pod).collect())
+    }
+
+    fn group(&self, group: Group) -> Value {
+        if group.is_bare() {
+            self.bare(&group.name())
+        } else {
+            self.deployment(&group.name(), group.pods())
+        }
+    }
+
+    fn bare(&self, name: &str) -> Value {
+        let mut spec = pod_spec();
+        spec["nodeName"] = json!(self.node);
+        self.object("v1", "Pod", name, &json!({ "spec": spec }))
+    }
+
+    fn deployment(&self, name: &str, replicas: usize) -> Value {
+        let mut spec = pod_spec();
+        spec["nodeSelector"] = json!({ "kubernetes.io/hostname": self.node });
+        let labels = json!({ LABEL: name });
+        let deployment = json!({ "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": spec },
+        }});
+        self.object("apps/v1", "Deployment", name, &deployment)
+    }
+
+    fn object(&self, version: &str, kind: &str, name: &str, rest: &Value) -> Value {
+        let mut object = rest.clone();
+        object["apiVersion"] = json!(version);
+        object["kind"] = json!(kind);
+        object["metadata"] = json!({ "name": name, "namespace": self.namespace });
+        object
+    }
+
+    fn create(&self, objects: &[Value]) -> Result<()> {
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+        let mut kubectl = self.kubectl.command();
+        kubectl.args(["create", "-f", "-"]);
+        command::run_with_input(&mut kubectl, list.to_string().as_bytes()).map(drop)
+    }
+
+    fn run(&self, words: &[&str]) -> Result<String> {
+        let place = ["--namespace", &self.namespace];
+        self.kubectl
+            .run(place.into_iter().chain(words.iter().copied()))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // After a failure: see `Workload`.
+        let _ = self.kubectl.run([
+            "--request-timeout=5s",
+            "delete",
+            "namespace",
+            &self.namespace,
+            "--ignore-not-found",
+            "--wait=false",
+        ]);
+    }
+}
+
+fn is_ending(pod: &Pod) -> bool {
+    !pod.0["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Untouched pods that are not what they were, in words.
+pub(super) fn changes(
+    before: &BTreeMap<String, Identity>,
+    after: &BTreeMap<String, Identity>,
+) -> Vec<String> {
+    let mut changes = Vec::new();
+    for (pod, was) in before {
+        match after.get(pod) {
+            None => changes.push(format!("untouched pod {pod} is gone")),
+            Some(is) if is != was => changes.push(format!(
+                "untouched pod {pod} had container {} with {} restarts, and has {} with {}",
+                was.id, was.restarts, is.id, is.restarts
+            )),
+            Some(_) => {}
+        }
+    }
+    let new = after.keys().filter(|pod| !before.contains_key(*pod));
+    changes.extend(new.map(|pod| format!("untouched pod {pod} is new")));
+    changes
+}
+
+fn pod_spec() -> Value {
+    let volumes = json!([
+        { "name": "disk", "emptyDir": {} },
+        { "name": "memory", "emptyDir": { "medium": "Memory" } },
+        { "name": "settings", "configMap": { "name": "settings" } },
+        { "name": "secret", "secret": { "secretName": "secret" } },
+        { "name": "token", "projected": { "sources": [
+            { "serviceAccountToken": { "path": "token", "expirationSeconds": 3600 } },
+            { "configMap": { "name": "settings" } },
+        ]}},
+    ]);
+    let names = ["disk", "memory", "settings", "secret", "token"];
+    let mounts = names.map(|name| json!({ "name": name, "mountPath": format!("/mnt/{name}") }));
+    json!({
+        "containers": [{
+            "name": "main",
+            "image": BUSYBOX_IMAGE,
+            "command": ["sh", "-c", SCRIPT],
+            "volumeMounts": mounts,
+        }],
+        "volumes": volumes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pod, container, restarts.
+    type Told<'a> = (&'a str, &'a str, u64);
+
+    fn pods(of: &[Told<'_>]) -> BTreeMap<String, Identity> {
+        let identity = |id: &str, restarts| Identity {
+            id: id.to_owned(),
+            restarts,
+        };
+        let pods = of.iter();
+        pods.map(|&(pod, id, restarts)| (pod.to_owned(), identity(id, restarts)))
+            .collect()
+    }
+
+    #[test]
+    fn an_untouched_pod_keeps_its_container_its_restarts_and_its_place() {
+        let before = pods(&[("a", "1", 0), ("b", "2", 0)]);
+        let cases: [(&[Told<'_>], &[&str]); 5] = [
+            (&[("a", "1", 0), ("b", "2", 0)], &[]),
+            (&[("a", "1", 0), ("b", "3", 0)], &["has 3 with 0"]),
+            (&[("a", "1", 1), ("b", "2", 0)], &["has 1 with 1"]),
+            (&[("a", "1", 0)], &["b is gone"]),
+            (
+                &[("a", "1", 0), ("b", "2", 0), ("c", "3", 0)],
+                &["c is new"],
+            ),
+        ];
+        for (after, expected) in cases {
+            let said = changes(&before, &pods(after));
+            assert_eq!(said.len(), expected.len(), "{after:?}: {said:?}");
+            for (said, expected) in said.iter().zip(expected) {
+                assert!(said.contains(expected), "{after:?}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_volume_of_a_pod_is_mounted() {
+        let spec = pod_spec();
+        let names = |list: &Value| -> Vec<Value> {
+            let items = list.as_array().into_iter().flatten();
+            items.map(|item| item["name"].clone()).collect()
+        };
+        assert_eq!(
+            names(&spec["volumes"]),
+            names(&spec["containers"][0]["volumeMounts"])
+        );
+    }
+}

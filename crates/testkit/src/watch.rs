@@ -1,0 +1,199 @@
+//! The pods of a namespace as the API server tells of them, with the moment at
+//! which each became Ready, and at which each was gone.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::lab::Kubectl;
+
+/// Longer than any test looks.
+const LASTS: &str = "timeoutSeconds=7200";
+/// How many changes may wait for us: then the server waits.
+const UNREAD: usize = 10_000;
+
+/// Ends with this value.
+#[derive(Debug)]
+pub struct PodWatch {
+    kubectl: Child,
+    heard: Receiver<(Instant, Value)>,
+    moments: Moments,
+}
+
+/// When each pod came to a point for the first time.
+#[derive(Debug, Default)]
+struct Moments {
+    begun: bool,
+    ready: BTreeMap<String, Instant>,
+    gone: BTreeMap<String, Instant>,
+}
+
+impl PodWatch {
+    /// Answers when the watch stands: whatever happens from now on is seen as
+    /// it happens.
+    pub fn start(kubectl: &Kubectl, namespace: &str) -> Result<Self> {
+        // The server marks where what was there before ends.
+        let marked =
+            "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true&{LASTS}&{marked}");
+        let mut kubectl = kubectl
+            .command()
+            .args(["get", "--raw", &path])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot run kubectl")?;
+        let lines = kubectl.stdout.take().context("kubectl without output")?;
+        let (tell, heard) = sync_channel(UNREAD);
+        // It ends with kubectl's output, and so with the watch.
+        thread::spawn(move || {
+            for line in BufReader::new(lines).lines().map_while(Result::ok) {
+                let Ok(event) = serde_json::from_str(&line) else {
+                    continue;
+                };
+                if tell.send((Instant::now(), event)).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut watch = Self {
+            kubectl,
+            heard,
+            moments: Moments::default(),
+        };
+        watch.listen("the watch to begin", Duration::from_secs(20), |moments| {
+            (usize::from(moments.begun), 1)
+        })?;
+        Ok(watch)
+    }
+
+    /// Waits until so many pods have been Ready, and answers when: the
+    /// earliest first.
+    pub fn until_ready(&mut self, count: usize, timeout: Duration) -> Result<Vec<Instant>> {
+        self.listen("pods to be Ready", timeout, |seen| {
+            (seen.ready.len(), count)
+        })?;
+        Ok(in_order(&self.moments.ready))
+    }
+
+    /// Waits until so many pods are gone, and answers when: the earliest first.
+    pub fn until_gone(&mut self, count: usize, timeout: Duration) -> Result<Vec<Instant>> {
+        self.listen("pods to be gone", timeout, |seen| (seen.gone.len(), count))?;
+        Ok(in_order(&self.moments.gone))
+    }
+
+    fn listen(
+        &mut self,
+        what: &str,
+        timeout: Duration,
+        have_of_want: impl Fn(&Moments) -> (usize, usize),
+    ) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let (have, want) = have_of_want(&self.moments);
+            if have >= want {
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.heard.recv_timeout(left) {
+                Ok((at, event)) => self.moments.hear(at, &event),
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("timed out after {timeout:?} waiting for {what}: {have} of {want}")
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("the watch ended while waiting for {what}: {have} of {want}")
+                }
+            }
+        }
+    }
+}
+
+impl Drop for PodWatch {
+    fn drop(&mut self) {
+        let _ = self.kubectl.kill();
+        let _ = self.kubectl.wait();
+    }
+}
+
+impl Moments {
+    fn hear(&mut self, at: Instant, event: &Value) {
+        let pod = &event["object"];
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        match event["type"].as_str() {
+            Some("BOOKMARK") => self.begun = true,
+            Some("DELETED") => {
+                self.gone.entry(name.to_owned()).or_insert(at);
+            }
+            Some("ADDED" | "MODIFIED") if is_ready(pod) => {
+                self.ready.entry(name.to_owned()).or_insert(at);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a pod says that it is Ready.
+pub fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .filter(|condition| condition["type"] == "Ready")
+        .any(|condition| condition["status"] == "True")
+}
+
+fn in_order(moments: &BTreeMap<String, Instant>) -> Vec<Instant> {
+    let mut order: Vec<Instant> = moments.values().copied().collect();
+    order.sort();
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: &str, name: &str, ready: &str) -> Value {
+        json!({ "type": kind, "object": {
+            "metadata": { "name": name },
+            "status": { "conditions": [
+                { "type": "PodScheduled", "status": "True" },
+                { "type": "Ready", "status": ready },
+            ]},
+        }})
+    }
+
+    #[test]
+    fn a_pod_counts_from_the_first_time_that_it_is_ready_or_gone() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut moments = Moments::default();
+        let told = [
+            (1, "ADDED", "b", "False"),
+            (2, "MODIFIED", "b", "True"),
+            (3, "MODIFIED", "a", "True"),
+            (4, "MODIFIED", "b", "False"),
+            (5, "MODIFIED", "b", "True"),
+            (6, "DELETED", "b", "True"),
+        ];
+        for (second, kind, name, ready) in told {
+            moments.hear(at(second), &event(kind, name, ready));
+        }
+        assert_eq!(in_order(&moments.ready), [at(2), at(3)]);
+        assert_eq!(in_order(&moments.gone), [at(6)]);
+    }
+
+    #[test]
+    fn a_watch_has_begun_with_the_servers_mark() {
+        let mut moments = Moments::default();
+        moments.hear(Instant::now(), &event("ADDED", "a", "False"));
+        assert!(!moments.begun);
+        moments.hear(Instant::now(), &json!({ "type": "BOOKMARK", "object": {} }));
+        assert!(moments.begun);
+    }
+}
