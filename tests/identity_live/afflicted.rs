@@ -1,32 +1,38 @@
 //! Nodes whose API server answers badly: with 429, with 500, slowly.
 //!
-//! The agent runs in process, on the container runtime of a lab node, and its way to
-//! the real API server is a [`FaultyWay`]. There every request and connection of its
+//! The agent runs in process, on a simulated machine (the real one is the host, whose
+//! cgroups and logs are none of a test's), and its way to the real API server is a
+//! [`FaultyWay`]. There every request and connection of its
 //! own is counted, and here every task.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use agent::{Access, AgentError, Config, Membership, Place, Rates, Seams};
+use agent::{Access, AgentError, Config, Membership, Place, PodFlags, PodsConfig, Rates, Seams};
 use anyhow::{Context, Result, anyhow};
-use api::transport::{LaneOptions, Limits};
+use api::transport::{LaneOptions, Limits as RateLimits};
+use config::flags::CommandLine;
+use config::load;
 use http::StatusCode;
 use identity::client::{Dial, Wanted};
+use images::records::Records;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use linux::LinuxHost;
 use node::addresses::{Identity, NodeIp};
 use node::allocatable::Reservations;
 use node::capacity::PodLimit;
 use node::config::{Registration, ResourceConfig, Timing};
 use prometheus::Registry;
+use resources::garbage::Limits;
+use sim::{Faults, Machine};
 use tempfile::TempDir;
-use testkit::lab::{KUBERNETES, Lab, Machine};
+use testkit::lab::{KUBERNETES, Lab};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -36,15 +42,9 @@ use crate::node::{LiveNode, options};
 use crate::outage::{Held, Outage, RATE, Sufferer};
 
 const BURST: u32 = 100;
-/// Where a lab node's runtime listens.
-const SOCKET: &str = "/run/containerd/containerd.sock";
 
 /// For each fault a node of its own, all at the same time.
-pub(crate) fn afflict<'a>(
-    lab: &Lab,
-    machine: &Machine,
-    outage: impl Fn(&str) -> Outage<'a>,
-) -> Result<()> {
+pub(crate) fn afflict<'a>(lab: &Lab, outage: impl Fn(&str) -> Outage<'a>) -> Result<()> {
     let refuses = Fault::Refuses;
     let faults = [
         ("429", refuses(StatusCode::TOO_MANY_REQUESTS, Some(1))),
@@ -55,7 +55,7 @@ pub(crate) fn afflict<'a>(
         let stories = faults.map(|(how, fault)| {
             let outage = outage(&format!("the API server answers {how}"));
             scope.spawn(move || {
-                let story = AfflictedNode::suffers(lab, machine, how, fault, &outage);
+                let story = AfflictedNode::suffers(lab, how, fault, &outage);
                 story.with_context(|| outage.what.clone())
             })
         });
@@ -78,13 +78,7 @@ struct AfflictedNode {
 }
 
 impl AfflictedNode {
-    fn suffers(
-        lab: &Lab,
-        machine: &Machine,
-        how: &str,
-        fault: Fault,
-        outage: &Outage<'_>,
-    ) -> Result<()> {
+    fn suffers(lab: &Lab, how: &str, fault: Fault, outage: &Outage<'_>) -> Result<()> {
         let name = unique(&format!("outage-{how}"));
         let mut swept = Swept::new(lab);
         swept.later("node", "", &name);
@@ -103,7 +97,7 @@ impl AfflictedNode {
             own_connections: false,
         });
         let way = beside.block_on(FaultyWay::open(onward))?;
-        let node = Self::start(name, way, machine, directory.path())?;
+        let node = Self::start(name, way, directory.path())?;
         let begin = || {
             node.way.answer_with(fault);
             Ok(())
@@ -118,12 +112,12 @@ impl AfflictedNode {
         outcome.and(ended).and(gone)
     }
 
-    fn start(name: String, way: FaultyWay, machine: &Machine, directory: &Path) -> Result<Self> {
+    fn start(name: String, way: FaultyWay, directory: &Path) -> Result<Self> {
         let kubeconfig = directory.join("kubelet.conf");
         let authority = directory.join("ca.crt");
         fs::write(&authority, &way.authority)?;
         fs::write(&kubeconfig, kubeconfig_of(&way, &authority))?;
-        let limits = Limits::from_settings(f64::from(u32::try_from(RATE)?), BURST);
+        let limits = RateLimits::from_settings(f64::from(u32::try_from(RATE)?), BURST);
         let membership = Membership {
             access: Access::Own {
                 identity: Wanted {
@@ -145,13 +139,14 @@ impl AfflictedNode {
             place: Place::Cluster(Box::new(membership)),
             serving: None,
             healthz: None,
+            pods: pods_config()?,
         };
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()?;
         let inside = runtime.enter();
-        let seams = seams(machine)?;
+        let seams = seams(&name);
         drop(inside);
         let shutdown = CancellationToken::new();
         let (started, _) = oneshot::channel();
@@ -239,23 +234,39 @@ fn node_config(name: &str, directory: &Path) -> node::Config {
     }
 }
 
-/// The machine as it is, which the agent only looks at, and a lab node's runtime. To
-/// be called inside the agent's runtime.
-fn seams(machine: &Machine) -> Result<Seams> {
+/// As a kubelet without any configuration.
+fn pods_config() -> Result<PodsConfig> {
+    let line = CommandLine::parse(&[]).map_err(|error| anyhow!("{error}"))?;
+    let loaded = load::resolve(&line, Path::new("/")).map_err(|error| anyhow!("{error}"))?;
+    let flags = PodFlags {
+        root_directory: "/var/lib/kubelet".into(),
+        home: None,
+        working: None,
+        kernel: "6.12".to_owned(),
+        cpus: 2,
+        records: Arc::new(Records::in_memory()),
+        garbage: Limits::default(),
+    };
+    let pods = PodsConfig::from_settings(&loaded.settings, &loaded.gates, &flags)?;
+    Ok(pods)
+}
+
+/// To be called inside the agent's runtime.
+fn seams(name: &str) -> Seams {
     let options = options();
     let dialed = options.clone();
     let dial: Dial = Arc::new(move |_| Ok(dialed.clone()));
-    let runtime = cri::Config {
-        runtime_endpoint: format!("unix://{}", machine.root(SOCKET).display()),
-        ..cri::Config::default()
-    };
-    let runtime = cri::Client::new(&runtime, options.clock.clone())?;
-    Ok(Seams {
+    let address = IpAddr::from([198, 18, 0, 1]);
+    let machine = Arc::new(Machine::new(name, Arc::default(), address));
+    let healthy = watch::channel(Faults::default()).1;
+    let runtime = sim::Runtime::new(Arc::default(), options.clock.clone(), healthy);
+    Seams {
         options,
         dial,
-        host: Arc::new(LinuxHost::new("/".into())),
+        storage: machine.clone(),
+        host: machine,
         runtime: Arc::new(runtime),
         registry: Registry::new(),
         process_id: std::process::id(),
-    })
+    }
 }

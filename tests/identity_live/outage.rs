@@ -57,7 +57,7 @@ fn a_node_comes_back_from_every_outage_of_its_api_server_as_it_was() -> Result<(
     };
     // At the same time: neither touches what the other one stands on.
     thread::scope(|scope| {
-        let afflicted = scope.spawn(|| afflict(lab, node.machine(), outage));
+        let afflicted = scope.spawn(|| afflict(lab, outage));
         let cut = outage("the network loses every packet").befalls(
             &scene,
             || node.cut_off(),
