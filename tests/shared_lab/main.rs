@@ -12,6 +12,7 @@
 
 mod chaos;
 mod cluster_tools;
+mod compare;
 mod cri;
 mod healthz;
 mod heartbeat;

@@ -12,6 +12,7 @@
 mod agent;
 mod bench;
 mod chaos;
+mod compare;
 mod deny;
 mod fuzz;
 mod lab;
@@ -77,6 +78,8 @@ enum Task {
         #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
         nodes: u64,
     },
+    /// Play scenarios on our node and on an upstream one, and compare what the cluster saw
+    Compare(compare::Plan),
     /// Measure what our agent costs, beside upstream's programs
     Bench {
         #[command(subcommand)]
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Task::Rotation { minutes } => done(rotation::run(minutes)),
         Task::Outage { seconds } => done(outage::run(seconds)),
         Task::Restart { nodes } => done(outage::restart(nodes)),
+        Task::Compare(plan) => done(compare::run(&plan)),
         Task::Bench { what } => done(match what {
             Bench::Idle { seconds } => bench::idle::run(seconds),
             Bench::Density(plan) => bench::density::run(&plan),

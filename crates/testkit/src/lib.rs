@@ -20,6 +20,7 @@ pub mod cargo;
 pub mod chaos;
 pub mod clock;
 pub mod command;
+pub mod compare;
 pub mod host;
 pub mod lab;
 pub mod wait;

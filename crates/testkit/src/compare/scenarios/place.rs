@@ -1,0 +1,109 @@
+//! A pod and its node: names, networks, and nodes that do not take it.
+
+use serde_json::{Value, json};
+
+use super::super::manifest::{FOREVER, pod};
+use super::super::scenario::{Lane, Scenario};
+
+fn host_port(port: u32) -> Value {
+    json!({"ports": [{"containerPort": 80, "hostPort": port}]})
+}
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario::new("host-network", "a pod on the node's network", |stage| {
+        let script = "hostname; cat /etc/hosts /etc/resolv.conf";
+        stage.see(pod("p", script).spec(&json!({"hostNetwork": true})))
+    }),
+    Scenario::new("host-pid", "a pod among the node's processes", |stage| {
+        let script = "test $$ -ne 1 && echo not the first; ls -d /proc/1";
+        stage.see(pod("p", script).spec(&json!({"hostPID": true})))
+    }),
+    Scenario::new(
+        "shared-processes",
+        "containers that see each other's processes",
+        |stage| {
+            let script = "cat /proc/1/comm; test $$ -ne 1 && echo not the first";
+            stage.see(pod("p", script).spec(&json!({"shareProcessNamespace": true})))
+        },
+    ),
+    Scenario::new(
+        "names",
+        "host name, subdomain and the hosts file",
+        |stage| {
+            let script = "hostname; hostname -f; cat /etc/hosts /etc/hostname";
+            stage.see(pod("p", script).spec(&json!({"hostname": "h", "subdomain": "s"})))
+        },
+    ),
+    Scenario::new("name-is-fqdn", "the host name is the whole name", |stage| {
+        let change = json!({"hostname": "h", "subdomain": "s", "setHostnameAsFQDN": true});
+        stage.see(pod("p", "hostname").spec(&change))
+    }),
+    Scenario::new("names-given", "hostAliases and dnsConfig", |stage| {
+        // Upstream writes options in an order that changes from pod to pod.
+        let script = "cat /etc/hosts; grep -v ^options /etc/resolv.conf; \
+            grep ^options /etc/resolv.conf | tr ' ' '\\n' | sort";
+        let change = json!({
+            "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["one", "two.test"]}],
+            "dnsPolicy": "ClusterFirst",
+            "dnsConfig": {
+                "nameservers": ["192.0.2.53"],
+                "searches": ["more.test"],
+                "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}],
+            },
+        });
+        stage.see(pod("p", script).spec(&change))
+    }),
+    Scenario::new("dns-none", "only the DNS that the pod names", |stage| {
+        let dns = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"]}});
+        stage.see(pod("p", "cat /etc/resolv.conf").spec(&dns))
+    }),
+    Scenario::new("dns-default", "the DNS of the node", |stage| {
+        stage.see(pod("p", "cat /etc/resolv.conf").spec(&json!({"dnsPolicy": "Default"})))
+    }),
+    Scenario::new(
+        "out-of-cpu",
+        "a pod that asks for more than the node has",
+        |stage| {
+            let much = json!({"resources": {"requests": {"cpu": "1000"}}});
+            stage.create(pod("p", FOREVER).main(&much))?;
+            stage.phase("p", "Failed")?;
+            stage.said("OutOfcpu")?;
+            stage.end("p")
+        },
+    )
+    .ci(),
+    Scenario::new(
+        "wrong-node",
+        "a pod that does not want this node",
+        |stage| {
+            stage.create(pod("p", FOREVER).spec(&json!({"nodeSelector": {"no": "such"}})))?;
+            stage.phase("p", "Failed")?;
+            stage.end("p")
+        },
+    ),
+    Scenario::new(
+        "host-port-taken",
+        "two pods want one port of the node",
+        |stage| {
+            stage.create(pod("a", FOREVER).main(&host_port(18080)))?;
+            stage.running("a")?;
+            stage.create(pod("b", FOREVER).main(&host_port(18080)))?;
+            stage.phase("b", "Failed")?;
+            stage.end("a")
+        },
+    ),
+    Scenario::new(
+        "taint",
+        "a pod that does not bear a taint has to go",
+        |stage| {
+            stage.create(pod("p", FOREVER).spec(&json!({"tolerations": null})))?;
+            stage.running("p")?;
+            let taint = json!({"key": "lab.test/compare", "effect": "NoExecute"});
+            stage.patch_node(&json!({"spec": {"taints": [taint]}}))?;
+            let gone = stage.gone("p");
+            stage.patch_node(&json!({"spec": {"taints": null}}))?;
+            gone
+        },
+    )
+    .lane(Lane::Taints),
+];

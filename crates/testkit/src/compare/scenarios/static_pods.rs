@@ -1,0 +1,86 @@
+//! Pods from files on the node, and their mirrors.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::super::manifest::{FOREVER, pod};
+use super::super::scenario::Scenario;
+use super::super::stage::{Stage, is_ready};
+
+/// Puts a manifest where the agent looks, in one step.
+fn put(stage: &Stage<'_>, grace: u32) -> Result<()> {
+    let namespace = stage.namespace();
+    let manifest = pod("web", FOREVER)
+        .metadata(&json!({"namespace": namespace}))
+        .spec(&json!({"terminationGracePeriodSeconds": grace}));
+    let beside = format!("/etc/kubernetes/{namespace}.new");
+    stage.write_on_node(&beside, &manifest.0.to_string())?;
+    let file = file(stage);
+    stage.on_node(&format!("mv {beside} {file}")).map(drop)
+}
+
+fn file(stage: &Stage<'_>) -> String {
+    format!("/etc/kubernetes/manifests/{}.json", stage.namespace())
+}
+
+fn mirror(stage: &Stage<'_>) -> String {
+    format!("web-{}", stage.node_name())
+}
+
+fn grace(pod: &Value) -> Option<u64> {
+    pod["spec"]["terminationGracePeriodSeconds"].as_u64()
+}
+
+/// Takes the manifest away. What upstream still says of a mirror before it deletes
+/// it is chance: only that it goes is compared.
+fn take_away(stage: &mut Stage<'_>) -> Result<()> {
+    let name = mirror(stage);
+    stage.look_away(&name)?;
+    stage.on_node(&format!("rm {}", file(stage)))?;
+    stage.gone(&name)
+}
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario::new(
+        "static-pod",
+        "a file is a pod as long as it is there",
+        |stage| {
+            put(stage, 5)?;
+            stage.running(&mirror(stage))?;
+            take_away(stage)
+        },
+    )
+    .ci(),
+    Scenario::new(
+        "static-pod-edited",
+        "another content is another pod",
+        |stage| {
+            put(stage, 5)?;
+            let name = mirror(stage);
+            stage.running(&name)?;
+            stage.look_away(&name)?;
+            put(stage, 6)?;
+            stage.until("the new mirror to be ready", |view| {
+                view.pod(&name)
+                    .is_some_and(|pod| grace(pod) == Some(6) && is_ready(pod))
+            })?;
+            take_away(stage)
+        },
+    ),
+    // Upstream says of the new mirror that it runs after seconds, or after minutes:
+    // here it is only to be there.
+    Scenario::new(
+        "static-pod-mirror-deleted",
+        "a mirror that is deleted comes back",
+        |stage| {
+            put(stage, 5)?;
+            let name = mirror(stage);
+            stage.running(&name)?;
+            stage.look_away(&name)?;
+            stage.delete(&name, None)?;
+            stage.until("another mirror", |view| view.lives(&name) == 2)?;
+            stage.look_away_from_the_start(&name)?;
+            take_away(stage)
+        },
+    ),
+];

@@ -1,0 +1,101 @@
+//! `cargo xtask compare`: scenarios on a node with the upstream kubelet and on
+//! one with our agent, side by side; what the cluster saw of both must be equal,
+//! but for what `testkit::compare::differences` explains.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use testkit::compare::{Pair, Run, Scenario, Second, all};
+use testkit::lab::{InstanceId, Lab, Layout, Options, saved_logs_dir};
+
+#[derive(Args)]
+pub(crate) struct Plan {
+    /// Which scenarios; left out: all
+    names: Vec<String>,
+    /// Say which there are, and play none
+    #[arg(long)]
+    list: bool,
+    /// Only those that CI plays
+    #[arg(long)]
+    ci: bool,
+    /// How many at once
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=64))]
+    parallel: u8,
+    /// Put the upstream kubelet on both nodes: what differs then, upstream does
+    /// not do twice alike
+    #[arg(long)]
+    both_upstream: bool,
+}
+
+pub(crate) fn run(plan: &Plan) -> Result<()> {
+    let scenarios = plan.scenarios()?;
+    if plan.list {
+        for scenario in scenarios {
+            let ci = if scenario.ci { "ci" } else { "" };
+            println!("{:32} {ci:2} {}", scenario.name, scenario.about);
+        }
+        return Ok(());
+    }
+    let layout = Layout::new(InstanceId::from_env()?)?;
+    let was_up = Lab::open(&layout)?.is_some();
+    let lab = Lab::up(layout.clone(), &Options::default())?;
+    let outcome = plan.play(&lab, &scenarios);
+    if outcome.is_err() {
+        lab.save_logs(&saved_logs_dir())?;
+        println!("logs of the lab: {}", saved_logs_dir().display());
+    }
+    if was_up {
+        return outcome;
+    }
+    outcome.and(Lab::down(&layout))
+}
+
+impl Plan {
+    fn scenarios(&self) -> Result<Vec<Scenario>> {
+        let all = all();
+        for name in &self.names {
+            if !all.iter().any(|scenario| scenario.name == name) {
+                bail!("there is no scenario {name}: cargo xtask compare --list");
+            }
+        }
+        let named = |scenario: &Scenario| {
+            self.names.is_empty() || self.names.iter().any(|name| name == scenario.name)
+        };
+        Ok(all
+            .into_iter()
+            .filter(|scenario| named(scenario) && (scenario.ci || !self.ci))
+            .collect())
+    }
+
+    fn play(&self, lab: &Lab, scenarios: &[Scenario]) -> Result<()> {
+        let second = if self.both_upstream {
+            Second::Upstream
+        } else {
+            Second::Ferrolet
+        };
+        let pair = Pair::make(lab, "compare", second)?;
+        let run = Run {
+            pair: &pair,
+            parallel: self.parallel.into(),
+        };
+        let verdict = run.play(scenarios, |outcome| println!("{}", outcome.report()))?;
+        let failed = verdict.failed();
+        println!(
+            "{} scenarios in {:.0} s, {failed} with unexplained differences",
+            scenarios.len(),
+            verdict.took.as_secs_f64()
+        );
+        let complete = self.names.is_empty() && !self.ci && !self.both_upstream;
+        let stale = if complete {
+            verdict.stale()
+        } else {
+            Vec::new()
+        };
+        for path in &stale {
+            println!("stale in differences.rs, it explained nothing: {path}");
+        }
+        if failed > 0 || !stale.is_empty() {
+            bail!("the nodes are not alike; records are in target/compare");
+        }
+        pair.remove()
+    }
+}
