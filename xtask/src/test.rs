@@ -70,6 +70,18 @@ fn checks(parts: &mut Parts) -> Result<()> {
             "e2e",
             "--quiet",
         ])
+    })?;
+    // The one test of that package that needs no lab.
+    parts.run("pod loop", || {
+        cargo(&[
+            "test",
+            "--locked",
+            "--package",
+            "e2e",
+            "--test",
+            "pod_loop",
+            "--quiet",
+        ])
     })
 }
 

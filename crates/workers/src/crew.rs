@@ -78,8 +78,11 @@ impl Crew {
                         return;
                     }
                     let desired = self.desired.borrow_and_update().clone();
-                    let orders = state.fold.desired(&desired, &|pod, others| self.admit(pod, others));
+                    let mut orders = state.fold.desired(&desired, &|pod, others| self.admit(pod, others));
                     self.pass_on(&mut state, &desired);
+                    // What nobody wants is known only now that all sources were heard.
+                    let pods = known.borrow().clone().unwrap_or_default();
+                    orders.extend(state.fold.observed(&pods, &desired));
                     self.carry_out(&mut state, orders);
                 }
                 Ok(()) = known.changed() => {
@@ -89,11 +92,11 @@ impl Crew {
                     self.carry_out(&mut state, orders);
                 }
                 Some(done) = state.workers.join_next() => match done {
-                    Ok(Finished { uid }) => {
+                    Ok(Finished { uid, removed }) => {
                         state.slots.remove(&uid);
                         let desired = self.desired.borrow().clone();
                         let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others);
-                        let orders = state.fold.finished(&uid, &desired, &admit);
+                        let orders = state.fold.finished(&uid, removed, &desired, &admit);
                         self.carry_out(&mut state, orders);
                     }
                     Err(cause) => error!(%cause, "a pod's worker has died; this is a fault of ours, please report it"),

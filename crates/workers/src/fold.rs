@@ -65,7 +65,7 @@ impl Fold {
         let made = |pod: &DesiredPod| pod.pod.metadata.creation_timestamp.clone();
         new.sort_by_key(|(_, pod)| made(pod));
         for (uid, pod) in new {
-            orders.extend(self.add(uid, pod, admit));
+            orders.extend(self.add(uid, pod, desired, admit));
         }
         orders
     }
@@ -91,14 +91,25 @@ impl Fold {
         orders
     }
 
-    /// A worker has nothing more to do.
-    pub fn finished(&mut self, uid: &PodUid, desired: &Desired, admit: Admit<'_>) -> Vec<Order> {
+    /// A worker has nothing more to do; whether it has removed what was left.
+    pub fn finished(
+        &mut self,
+        uid: &PodUid,
+        removed: bool,
+        desired: &Desired,
+        admit: Admit<'_>,
+    ) -> Vec<Order> {
         let Some(entry) = self.pods.get_mut(uid) else {
             return Vec::new();
         };
+        let for_good = entry.slot.ending.is_some_and(|ending| ending.for_good);
+        if for_good && !removed {
+            // It was deleted when its worker had looked for the last time.
+            return vec![Order::Start(uid.clone())];
+        }
         entry.state = State::Finished;
         let name = pod_ref(&entry.slot.pod).name;
-        let for_good = entry.slot.ending.is_some_and(|ending| ending.for_good);
+        let of_nobody = entry.slot.source.is_none();
         let mut orders = Vec::new();
         match desired.pods.get(uid) {
             None => {
@@ -106,9 +117,9 @@ impl Fold {
                 orders.push(Order::Forget(uid.clone()));
             }
             // It was taken away, and is wanted again.
-            Some(pod) if for_good && Slot::new(pod).ending.is_none() => {
+            Some(pod) if of_nobody || (for_good && Slot::new(pod).ending.is_none()) => {
                 self.pods.remove(uid);
-                orders.extend(self.add(uid, pod, admit));
+                orders.extend(self.add(uid, pod, desired, admit));
             }
             // What was said of it while it ended.
             Some(pod) => orders.extend(entry.update(uid, pod)),
@@ -164,11 +175,21 @@ impl Fold {
         orders
     }
 
-    fn add(&mut self, uid: &PodUid, pod: &DesiredPod, admit: Admit<'_>) -> Option<Order> {
+    fn add(
+        &mut self,
+        uid: &PodUid,
+        pod: &DesiredPod,
+        desired: &Desired,
+        admit: Admit<'_>,
+    ) -> Option<Order> {
         let mut slot = Slot::new(pod);
         if slot.ending.is_none() {
-            let others = self.pods.values().filter(|entry| entry.counts());
-            let others: Vec<&Pod> = others.map(|entry| &*entry.slot.pod).collect();
+            // One that no source has any more makes room, as for the static pod that
+            // takes its place and its ports.
+            let others = self.pods.iter();
+            let others =
+                others.filter(|(other, entry)| entry.counts() && desired.pods.contains_key(*other));
+            let others: Vec<&Pod> = others.map(|(_, entry)| &*entry.slot.pod).collect();
             slot.rejected = admit(&slot.pod, &others).err();
         }
         let name = pod_ref(&slot.pod).name;
@@ -198,7 +219,7 @@ impl Fold {
 
 impl Entry {
     fn update(&mut self, uid: &PodUid, pod: &DesiredPod) -> Option<Order> {
-        // One that is being removed as nobody's, if wanted again, begins anew.
+        // One that is being removed as nobody's and is wanted again begins anew.
         self.slot.source?;
         let before = self.slot.clone();
         self.slot.update(pod);

@@ -123,6 +123,9 @@ pub struct Before {
     pub attempt: u32,
     /// Since 1970, if it has ended.
     pub ended: Option<Duration>,
+    /// Its id, if it was made and not started. It may still come to run: an earlier
+    /// agent may have asked for that. So it goes before another comes.
+    pub unstarted: Option<String>,
 }
 
 /// A container to be ended.
@@ -207,7 +210,12 @@ fn go_on(given: &Given<'_>) -> Plan {
         sandbox::Wanted::Another { attempt } => Plan::Sandbox { attempt },
         sandbox::Wanted::None => Plan::Rest(Rest::default()),
     };
-    let needs = matches!(next, Plan::Sandbox { .. } | Plan::Start(..));
+    let needs = match next {
+        Plan::Sandbox { .. } | Plan::Start(..) => true,
+        // An earlier agent started it; its volumes are to be kept fresh.
+        Plan::Rest(_) => observed.is_running(),
+        _ => false,
+    };
     if needs && !given.memory.prepared {
         return Plan::Prepare;
     }

@@ -81,6 +81,12 @@ impl Slot {
         self.end(grace, true);
     }
 
+    /// Whether something else is wanted than before: not if all that is new is what
+    /// the API says of the pod, which is mostly what this node has told it.
+    pub fn wants_other(&self, before: &Self) -> bool {
+        self.ending != before.ending || self.pod.spec != before.pod.spec
+    }
+
     pub fn is_static(&self) -> bool {
         self.source.is_some_and(|source| source != Source::Api)
     }
@@ -185,5 +191,18 @@ mod tests {
         let mut slot = Slot::new(&of(&json!({})));
         slot.remove();
         assert_eq!(seconds(&slot), Some((30, true)));
+    }
+
+    #[test]
+    fn what_the_api_says_of_a_pod_is_nothing_else_to_do() {
+        let spec = json!({ "containers": [{ "name": "c", "image": "v1" }] });
+        let before = Slot::new(&desired(Source::Api, &json!({}), &spec, "Pending"));
+        let told = Slot::new(&desired(Source::Api, &json!({}), &spec, "Running"));
+        assert!(told != before && !told.wants_other(&before));
+        let other = json!({ "containers": [{ "name": "c", "image": "v2" }] });
+        let edited = Slot::new(&desired(Source::Api, &json!({}), &other, "Pending"));
+        assert!(edited.wants_other(&before));
+        let ending = Slot::new(&desired(Source::Api, &deleted(5), &spec, "Pending"));
+        assert!(ending.wants_other(&before));
     }
 }

@@ -25,6 +25,9 @@ use crate::spec::spec_of;
 use crate::termination;
 use crate::turns::Rank;
 
+/// Before something is done again that nothing has come of.
+const FRUITLESS: Duration = Duration::from_secs(1);
+
 /// A pod that is on its way.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -44,12 +47,16 @@ pub(crate) struct Worker {
     pub(crate) told_of_kill: BTreeSet<String>,
     /// Containers that wait after a crash, and for how long: told of once.
     told_of_wait: BTreeSet<(String, Duration)>,
+    /// What was last done, and on which observation.
+    last_act: Option<(Plan, Arc<ObservedPod>)>,
 }
 
 /// A worker that has nothing more to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) uid: PodUid,
+    /// Nothing of the pod is left.
+    pub(crate) removed: bool,
 }
 
 /// What wakes a worker that rests.
@@ -87,6 +94,7 @@ impl Worker {
             clean_failures: 0,
             told_of_kill: BTreeSet::new(),
             told_of_wait: BTreeSet::new(),
+            last_act: None,
         }
     }
 
@@ -101,7 +109,7 @@ impl Worker {
                 None => self.look().await,
             };
             let slot = self.slot.borrow_and_update().clone();
-            self.observed.borrow_and_update();
+            let observed = self.newest(observed);
             self.read_last_words(&observed).await;
             self.judge(&slot, &observed);
             let given = Given {
@@ -117,6 +125,7 @@ impl Worker {
                 Plan::Finish => {
                     return Finished {
                         uid: self.pod.uid.clone(),
+                        removed: self.memory.removed,
                     };
                 }
                 Plan::Rest(rest) => {
@@ -124,6 +133,13 @@ impl Worker {
                         self.report(&slot, &observed);
                     }
                     fresh = self.rest(&slot, &observed, rest).await;
+                }
+                act if self.is_fruitless(&act, &observed) => {
+                    // A runtime that lags, or does not do what it says.
+                    tokio::select! {
+                        () = self.on.clock.sleep(self.on.spread(FRUITLESS)) => {}
+                        () = self.cut(&slot) => {}
+                    }
                 }
                 act => {
                     if let Plan::Start(_, rest) = &act {
@@ -135,6 +151,14 @@ impl Worker {
         }
     }
 
+    /// That one, or what was published since: nobody is woken by it any more.
+    fn newest(&mut self, observed: Arc<ObservedPod>) -> Arc<ObservedPod> {
+        let newest = self.observed.borrow_and_update().clone();
+        newest
+            .filter(|newest| newest.at > observed.at)
+            .unwrap_or(observed)
+    }
+
     /// Everything that was done before is in what it answers.
     async fn look(&self) -> Arc<ObservedPod> {
         match self.on.observations.look(&self.pod.uid).await {
@@ -144,12 +168,33 @@ impl Worker {
         }
     }
 
-    async fn step(&mut self, slot: &Slot, observed: &ObservedPod, act: Plan) {
-        let outcome = Box::pin(self.act(slot, observed, act)).await;
+    /// The same was done on the same just now, and nothing has come of it.
+    fn is_fruitless(&mut self, act: &Plan, observed: &ObservedPod) -> bool {
+        self.last_act.take().is_some_and(|(last, seen)| {
+            let same =
+                seen.sandboxes == observed.sandboxes && seen.containers == observed.containers;
+            same && last == *act
+        })
+    }
+
+    async fn step(&mut self, slot: &Slot, observed: &Arc<ObservedPod>, act: Plan) {
+        let outcome = Box::pin(self.act(slot, observed, act.clone())).await;
+        if outcome == Outcome::Done {
+            self.last_act = Some((act, Arc::clone(observed)));
+        }
         self.memory.retry_at = match outcome {
             Outcome::Done | Outcome::Cut => None,
             Outcome::Failed(pause) => Some(self.on.now() + pause),
         };
+        self.forget_failures(slot);
+    }
+
+    /// What failed may work out now, if something else is wanted.
+    fn forget_failures(&mut self, before: &Slot) {
+        if self.slot.borrow().wants_other(before) {
+            self.memory.retry_at = None;
+            self.memory.retry_container_at.clear();
+        }
     }
 
     /// Waits until there may be something to do. What it was woken by, if that is
@@ -164,26 +209,18 @@ impl Worker {
         debug!(pod = %self.pod, ?woken, "woken");
         match woken {
             Woken::Never => std::future::pending().await,
-            Woken::Slot => {
-                self.memory.retry_at = None;
-                self.memory.retry_container_at.clear();
-            }
+            Woken::Slot => self.forget_failures(slot),
             Woken::Observation => {
                 let newest = self.observed.borrow_and_update().clone();
                 return newest.filter(|newest| newest.at >= observed.at);
             }
             Woken::Volumes if self.memory.prepared => self.refresh_volumes(slot).await,
-            Woken::Objects => self.memory.retry_container_at.clear(),
             Woken::Volumes | Woken::Node => self.memory.retry_at = None,
+            Woken::Objects => self.memory.retry_container_at.clear(),
             Woken::Time => {}
         }
         // Nothing was done since: what was seen still holds, unless there is newer.
-        let newest = self.observed.borrow_and_update().clone();
-        Some(
-            newest
-                .filter(|newest| newest.at > observed.at)
-                .unwrap_or_else(|| Arc::clone(observed)),
-        )
+        Some(self.newest(Arc::clone(observed)))
     }
 
     async fn sleep(&mut self, slot: &Slot, mut rest: Rest) -> Woken {

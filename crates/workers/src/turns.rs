@@ -115,9 +115,9 @@ mod tests {
         let waits = [rank(true, 3), rank(true, 1), rank(false, 9), rank(true, 1)];
         let mut tasks = tokio::task::JoinSet::new();
         for (number, rank) in waits.into_iter().enumerate() {
-            let (turns, order) = (turns.clone(), Arc::clone(&order));
+            let (queue, order) = (turns.clone(), Arc::clone(&order));
             tasks.spawn(async move {
-                let _turn = turns.take(rank).await;
+                let _turn = queue.take(rank).await;
                 order.lock().unwrap().push(number);
             });
             // Each is in the queue before the next comes.

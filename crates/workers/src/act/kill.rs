@@ -34,13 +34,12 @@ impl Worker {
         };
         let mut outcome = Outcome::Done;
         for (kill, stopped) in kills.into_iter().zip(outcomes) {
-            match stopped {
-                Ok(()) => drop(self.memory.replaced.insert(kill.id)),
-                Err(error) => {
-                    let message = format!("error killing pod: {error}");
-                    self.on.telling.warning(&slot.pod, "FailedKillPod", message);
-                    outcome = Outcome::Failed(self.on.spread(RETRY));
-                }
+            // Whatever the answer: it may have ended all the same.
+            self.memory.replaced.insert(kill.id);
+            if let Err(error) = stopped {
+                let message = format!("error killing pod: {error}");
+                self.on.telling.warning(&slot.pod, "FailedKillPod", message);
+                outcome = Outcome::Failed(self.on.spread(RETRY));
             }
         }
         outcome

@@ -160,6 +160,13 @@ impl Worker {
             }
         })?;
         let path = config.log_path.clone();
+        if let Some(id) = start
+            .before
+            .as_ref()
+            .and_then(|before| before.unstarted.clone())
+        {
+            self.remove_unstarted(id).await?;
+        }
         // From here on nothing is cut: what is begun is ended, and looked at.
         let request = cri::CreateContainerRequest {
             pod_sandbox_id: scene.sandbox_id.clone(),
@@ -190,6 +197,17 @@ impl Worker {
         info!(pod = %self.pod, container = container.name, id, "a container was started");
         self.link_log(scene, &container.name, &id, &path).await;
         Ok(())
+    }
+
+    /// A runtime refuses while it is being started: then it will be seen to run.
+    async fn remove_unstarted(&self, id: String) -> Result<(), Trouble> {
+        let request = cri::RemoveContainerRequest { container_id: id };
+        match self.on.runtime.remove_container(request).await {
+            Err(error) if !error.is_not_found() => {
+                Err(Trouble::new("CreateContainerError", error.message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The image, as the runtime names it.

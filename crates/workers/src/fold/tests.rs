@@ -1,1 +1,366 @@
+use std::sync::Arc;
 
+use serde_json::{Value, json};
+use types::desired::Source;
+
+use super::*;
+
+/// What the sources have, as a test goes on.
+struct Sources {
+    desired: Desired,
+}
+
+impl Sources {
+    fn new() -> Self {
+        let desired = Desired {
+            ready: true,
+            ..Desired::default()
+        };
+        Self { desired }
+    }
+
+    fn put(&mut self, source: Source, name: &str, uid: &str, parts: &Value) {
+        let mut pod = json!({
+            "metadata": { "name": name, "namespace": "shop", "uid": uid },
+            "spec": { "containers": [{ "name": "c" }] },
+        });
+        for (key, part) in parts.as_object().into_iter().flatten() {
+            for (inner, value) in part.as_object().into_iter().flatten() {
+                pod[key][inner] = value.clone();
+            }
+        }
+        let pod = DesiredPod {
+            pod: Arc::new(serde_json::from_value(pod).unwrap()),
+            source,
+            mirror: None,
+        };
+        self.desired.pods.insert(PodUid::new(uid), pod);
+    }
+
+    fn api(&mut self, uid: &str) {
+        self.put(Source::Api, uid, uid, &json!({}));
+    }
+
+    fn file(&mut self, name: &str, uid: &str) {
+        self.put(Source::File, name, uid, &json!({}));
+    }
+
+    fn delete(&mut self, uid: &str) {
+        let parts = json!({ "metadata": {
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5,
+        } });
+        self.put(Source::Api, uid, uid, &parts);
+    }
+
+    fn take(&mut self, uid: &str) {
+        self.desired.pods.remove(&PodUid::new(uid));
+    }
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the signature is that of `Admit`")]
+fn everyone(_: &Pod, _: &[&Pod]) -> Result<(), Rejection> {
+    Ok(())
+}
+
+fn start(uid: &str) -> Order {
+    Order::Start(PodUid::new(uid))
+}
+
+fn changed(uid: &str) -> Order {
+    Order::Changed(PodUid::new(uid))
+}
+
+fn forget(uid: &str) -> Order {
+    Order::Forget(PodUid::new(uid))
+}
+
+/// A fold, and what it is told of.
+struct Case {
+    sources: Sources,
+    fold: Fold,
+}
+
+impl Case {
+    fn new() -> Self {
+        Self {
+            sources: Sources::new(),
+            fold: Fold::default(),
+        }
+    }
+
+    fn told(&mut self) -> Vec<Order> {
+        self.fold.desired(&self.sources.desired, &everyone)
+    }
+
+    /// Its worker has nothing more to do, and has removed the pod.
+    fn removed(&mut self, uid: &str) -> Vec<Order> {
+        let (uid, desired) = (PodUid::new(uid), &self.sources.desired);
+        self.fold.finished(&uid, true, desired, &everyone)
+    }
+
+    /// Its worker has nothing more to do, and has left what tells of the pod.
+    fn kept(&mut self, uid: &str) -> Vec<Order> {
+        let (uid, desired) = (PodUid::new(uid), &self.sources.desired);
+        self.fold.finished(&uid, false, desired, &everyone)
+    }
+
+    fn runtime_has(&mut self, uids: &[&str]) -> Vec<Order> {
+        let pod = |uid: &&str| PodRef {
+            name: PodName {
+                namespace: "shop".to_owned(),
+                name: (*uid).to_owned(),
+            },
+            uid: PodUid::new(uid),
+        };
+        let known = uids.iter().map(pod).collect();
+        self.fold.observed(&known, &self.sources.desired)
+    }
+
+    fn slot(&self, uid: &str) -> &Slot {
+        self.fold.slot(&PodUid::new(uid)).unwrap()
+    }
+
+    fn ending(&self, uid: &str) -> Option<(u64, bool)> {
+        let ending = self.slot(uid).ending?;
+        Some((ending.grace.as_secs(), ending.for_good))
+    }
+}
+
+#[test]
+fn a_pod_gets_one_worker_and_that_one_the_newest_of_it() {
+    let mut case = Case::new();
+    case.sources.api("a");
+    assert_eq!(case.told(), [start("a")]);
+    assert_eq!(case.told(), []);
+    for image in ["v2", "v3"] {
+        let parts = json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
+        case.sources.put(Source::Api, "a", "a", &parts);
+        assert_eq!(case.told(), [changed("a")]);
+    }
+    let spec = case.slot("a").pod.spec.clone().unwrap();
+    assert_eq!(spec.containers[0].image.as_deref(), Some("v3"));
+}
+
+#[test]
+fn an_end_is_not_taken_back_by_what_is_said_later() {
+    let mut case = Case::new();
+    case.sources.api("a");
+    case.told();
+    case.sources.delete("a");
+    assert_eq!(case.told(), [changed("a")]);
+    assert_eq!(case.ending("a"), Some((5, true)));
+    case.sources.api("a");
+    case.told();
+    assert_eq!(case.ending("a"), Some((5, true)));
+}
+
+#[test]
+fn what_is_not_there_is_not_wanted_once_all_sources_were_heard() {
+    let mut case = Case::new();
+    case.sources.api("a");
+    case.told();
+    case.sources.take("a");
+    case.sources.desired.ready = false;
+    assert_eq!(case.told(), []);
+    assert_eq!(case.ending("a"), None);
+    case.sources.desired.ready = true;
+    assert_eq!(case.told(), [changed("a")]);
+    assert_eq!(case.ending("a"), Some((30, true)));
+    assert_eq!(case.told(), []);
+    assert_eq!(case.removed("a"), [forget("a")]);
+    assert_eq!(case.fold.slot(&PodUid::new("a")), None);
+}
+
+#[test]
+fn a_pod_that_was_deleted_is_forgotten_when_the_api_has_it_no_more() {
+    let mut case = Case::new();
+    case.sources.delete("a");
+    assert_eq!(case.told(), [start("a")]);
+    assert_eq!(case.removed("a"), []);
+    assert_eq!(case.told(), []);
+    case.sources.take("a");
+    assert_eq!(case.told(), [forget("a")]);
+}
+
+#[test]
+fn a_pod_that_ended_is_kept_until_it_is_deleted_or_gone() {
+    for vanishes in [false, true] {
+        let mut case = Case::new();
+        case.sources.api("a");
+        case.told();
+        assert_eq!(case.kept("a"), []);
+        assert_eq!(case.told(), []);
+        if vanishes {
+            case.sources.take("a");
+        } else {
+            case.sources.delete("a");
+        }
+        assert_eq!(case.told(), [start("a")], "vanishes: {vanishes}");
+        assert!(case.ending("a").is_some_and(|(_, for_good)| for_good));
+        let orders = case.removed("a");
+        let expected: &[Order] = if vanishes { &[forget("a")] } else { &[] };
+        assert_eq!(orders, expected, "vanishes: {vanishes}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_deleted_while_its_worker_finishes_is_still_removed() {
+    for vanishes in [false, true] {
+        let mut case = Case::new();
+        case.sources.api("a");
+        case.told();
+        if vanishes {
+            case.sources.take("a");
+        } else {
+            case.sources.delete("a");
+        }
+        assert_eq!(case.told(), [changed("a")]);
+        // The worker had finished with what it knew before.
+        assert_eq!(case.kept("a"), [start("a")], "vanishes: {vanishes}");
+        let expected: &[Order] = if vanishes { &[forget("a")] } else { &[] };
+        assert_eq!(case.removed("a"), expected, "vanishes: {vanishes}");
+    }
+}
+
+#[test]
+fn a_pod_that_was_taken_away_and_is_wanted_again_begins_anew() {
+    let mut case = Case::new();
+    case.sources.file("web", "a");
+    case.told();
+    case.sources.take("a");
+    assert_eq!(case.told(), [changed("a")]);
+    case.sources.file("web", "a");
+    assert_eq!(case.told(), []);
+    assert_eq!(case.ending("a"), Some((30, true)));
+    assert_eq!(case.removed("a"), [start("a")]);
+    assert_eq!(case.ending("a"), None);
+}
+
+#[test]
+fn static_pods_of_one_name_follow_each_other() {
+    let mut case = Case::new();
+    case.sources.file("web", "a");
+    assert_eq!(case.told(), [start("a")]);
+    case.sources.take("a");
+    case.sources.file("web", "b");
+    assert_eq!(case.told(), [changed("a")]);
+    let web = PodName {
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+    };
+    assert_eq!(case.fold.ending_statics(), BTreeSet::from([web]));
+    // One that waits and is gone before its turn never runs.
+    case.sources.take("b");
+    case.sources.file("web", "c");
+    assert_eq!(case.told(), [forget("b")]);
+    assert_eq!(case.removed("a"), [forget("a"), start("c")]);
+    assert_eq!(case.fold.ending_statics(), BTreeSet::new());
+}
+
+#[test]
+fn the_next_static_pod_waits_for_one_that_ended_and_has_to_be_removed() {
+    let mut case = Case::new();
+    case.sources.file("web", "a");
+    case.told();
+    case.kept("a");
+    case.sources.take("a");
+    case.sources.file("web", "b");
+    assert_eq!(case.told(), [start("a")]);
+    assert_eq!(case.removed("a"), [forget("a"), start("b")]);
+}
+
+#[test]
+fn pods_of_the_api_do_not_wait_for_others_of_their_name() {
+    let mut case = Case::new();
+    case.sources.put(Source::Api, "web", "a", &json!({}));
+    case.sources.put(Source::Api, "web", "b", &json!({}));
+    assert_eq!(case.told(), [start("a"), start("b")]);
+}
+
+#[test]
+fn what_the_runtime_has_and_nobody_wants_is_ended() {
+    let mut case = Case::new();
+    case.sources.api("a");
+    case.told();
+    case.sources.desired.ready = false;
+    assert_eq!(case.runtime_has(&["a", "x"]), []);
+    case.sources.desired.ready = true;
+    assert_eq!(case.runtime_has(&["a", "x"]), [start("x")]);
+    assert_eq!(case.runtime_has(&["a", "x"]), []);
+    assert_eq!(case.slot("x").source, None);
+    assert_eq!(case.ending("x"), Some((1, true)));
+    assert_eq!(case.told(), []);
+    assert_eq!(case.removed("x"), [forget("x")]);
+}
+
+#[test]
+fn one_of_nobody_that_is_wanted_meanwhile_begins_when_it_is_gone() {
+    for deleted in [false, true] {
+        let mut case = Case::new();
+        case.runtime_has(&["x"]);
+        if deleted {
+            case.sources.delete("x");
+        } else {
+            case.sources.api("x");
+        }
+        assert_eq!(case.told(), []);
+        // One that is deleted has to be told of, at least.
+        assert_eq!(case.removed("x"), [start("x")], "deleted: {deleted}");
+        assert_eq!(case.slot("x").source, Some(Source::Api));
+        assert_eq!(case.slot("x").ending.is_some(), deleted);
+    }
+}
+
+#[test]
+fn a_pod_is_let_in_or_rejected_beside_those_that_are_there() {
+    let full = |_: &Pod, others: &[&Pod]| match others.len() {
+        0 => Ok(()),
+        _ => Err(Rejection {
+            reason: "OutOfpods".to_owned(),
+            message: "one is enough".to_owned(),
+        }),
+    };
+    let mut case = Case::new();
+    let made = |when: &str| json!({ "metadata": { "creationTimestamp": when } });
+    // The oldest first, whatever they are called.
+    let (early, late) = (made("2026-01-01T00:00:00Z"), made("2026-01-02T00:00:00Z"));
+    case.sources.put(Source::Api, "a", "a", &late);
+    case.sources.put(Source::Api, "b", "b", &early);
+    let orders = case.fold.desired(&case.sources.desired, &full);
+    assert_eq!(orders, [start("b"), start("a")]);
+    let is_rejected = |case: &Case, uid: &str| case.slot(uid).rejected.is_some();
+    assert!(is_rejected(&case, "a") && !is_rejected(&case, "b"));
+    // Once rejected it stays so, and takes nothing from others.
+    let (uid, desired) = (PodUid::new("b"), &case.sources.desired);
+    case.fold.finished(&uid, false, desired, &full);
+    case.fold.desired(&case.sources.desired, &full);
+    assert!(is_rejected(&case, "a"));
+    case.sources.api("c");
+    case.fold.desired(&case.sources.desired, &full);
+    assert!(!is_rejected(&case, "c"));
+}
+
+#[test]
+fn a_pod_that_no_source_has_takes_nothing_from_the_one_that_follows_it() {
+    let same_port = |_: &Pod, others: &[&Pod]| match others.len() {
+        0 => Ok(()),
+        _ => Err(Rejection {
+            reason: "NodePorts".to_owned(),
+            message: "the port is taken".to_owned(),
+        }),
+    };
+    let mut case = Case::new();
+    case.sources.file("web", "a");
+    case.fold.desired(&case.sources.desired, &same_port);
+    case.sources.take("a");
+    case.sources.file("web", "b");
+    case.fold.desired(&case.sources.desired, &same_port);
+    assert_eq!(case.slot("b").rejected, None);
+    // One that is being deleted still has what it has.
+    let mut case = Case::new();
+    case.sources.delete("a");
+    case.fold.desired(&case.sources.desired, &same_port);
+    case.sources.api("b");
+    case.fold.desired(&case.sources.desired, &same_port);
+    assert!(case.slot("b").rejected.is_some());
+}

@@ -28,6 +28,8 @@ pub(super) fn next(given: &Given<'_>, spec: &PodSpec) -> Plan {
     let initialized = init(given, spec, &mut actions);
     if initialized && !actions.end_pod {
         let sidecars = std::mem::take(&mut actions.start);
+        // Nor does a sidecar that waits keep a pod.
+        actions.keeps = false;
         regular(given, spec, &mut actions);
         if actions.keeps || !actions.start.is_empty() {
             actions.start.splice(0..0, sidecars);
@@ -62,37 +64,34 @@ fn init(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) -> bool {
     if all.is_empty() {
         return true;
     }
-    let before = has_begun(given.observed, spec);
-    let mut done = before;
-    let mut found = false;
+    let mut done = has_begun(given.observed, spec);
+    // Of those that the pod is past, only sidecars are of interest.
+    let mut past = done;
     // From the last: the newest that there is says how far the pod has come.
     for (index, container) in all.iter().enumerate().rev() {
         let sidecar = is_sidecar(container);
         let Some(newest) = in_sandbox(given.observed, &container.name) else {
-            if before && sidecar {
+            if past && sidecar {
                 start(given, container, Kind::Init, None, actions);
             }
             continue;
         };
-        if before && !sidecar {
+        if past && !sidecar {
             continue;
         }
-        found = true;
         let passed = init_one(given, spec, (container, newest), actions);
         if actions.end_pod {
             return false;
         }
-        if passed && !before {
+        if passed && !past {
             match all.get(index + 1) {
                 None => done = true,
                 Some(next) => start(given, next, Kind::Init, None, actions),
             }
         }
-        if !before {
-            break;
-        }
+        past = true;
     }
-    if !before && !found {
+    if !past {
         start(given, &all[0], Kind::Init, None, actions);
     }
     // Gathered from the last, and started from the first.
@@ -116,7 +115,7 @@ fn init_one(
         again(actions);
     };
     match (newest.state, is_sidecar(container)) {
-        // The runtime could not start it.
+        // The runtime could not start it, or it is to run as long as the pod.
         (ContainerState::Created, _) | (ContainerState::Exited, true) => again(actions),
         (ContainerState::Running, false) => {}
         (ContainerState::Running, true) => {
@@ -212,6 +211,7 @@ fn start(
         before: newest.map(|newest| Before {
             attempt: newest.attempt,
             ended,
+            unstarted: (newest.state == ContainerState::Created).then(|| newest.id.clone()),
         }),
     });
 }

@@ -1,0 +1,241 @@
+//! A node in memory, with all that runs pods: the crew, what it stands on, and the
+//! observation of the runtime. It can be ended at any moment, and begun anew.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use images::Images;
+use images::credentials::{NodeFiles, Places};
+use images::records::Records;
+use jiff::Timestamp;
+use pleg::{Observations, Pleg};
+use resources::garbage::Wanted;
+use resources::linux::Swap;
+use resources::{
+    Amounts, CgroupDriver, CgroupName, Enforcement, Layout as CgroupLayout, PodCgroups,
+};
+use seams::host::CgroupVersion;
+use seams::{Clock as _, SharedClock, Storage as _};
+use serde_json::json;
+use sim::{Faults, Machine, MachineShape, RuntimeShape};
+use status::Reports;
+use testkit::clock::TokioClock;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use types::PodUid;
+use types::desired::Desired;
+use volumes::{Allocatable, Layout, Objects, Volumes};
+use workers::{Crew, Foundations, NodeView, Settings, Telling, Turns};
+
+use crate::runtime::Watched;
+
+const ROOT: &str = "/var/lib/kubelet";
+const LOGS: &str = "/var/log/pods";
+/// 2026.
+const START: Duration = Duration::from_secs(1_770_000_000);
+
+pub(crate) struct Node {
+    pub(crate) clock: Arc<TokioClock>,
+    pub(crate) runtime: Arc<Watched>,
+    pub(crate) faults: watch::Sender<Faults>,
+    machine: Arc<Machine>,
+    agent: Option<Agent>,
+}
+
+/// What runs pods, running.
+struct Agent {
+    desired: watch::Sender<Desired>,
+    tasks: JoinSet<()>,
+}
+
+impl Node {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH + START));
+        let (faults, ailing) = watch::channel(Faults::default());
+        let shape = Arc::new(RuntimeShape::default());
+        let inner = sim::Runtime::new(shape, clock.clone(), ailing);
+        let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        Self {
+            runtime: Arc::new(Watched::new(inner, clock.clone())),
+            machine: Arc::new(Machine::new(
+                "n1",
+                Arc::new(MachineShape::default()),
+                address,
+            )),
+            clock,
+            faults,
+            agent: None,
+        }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        let (desired, seen) = watch::channel(Desired::default());
+        let clock: SharedClock = self.clock.clone();
+        let (pleg, observations) = Pleg::new(self.runtime.clone(), clock);
+        let crew = Crew {
+            on: Arc::new(self.foundations(observations)),
+            desired: seen,
+            wanted: watch::channel(Arc::new(Wanted::default())).0,
+            ending: watch::channel(BTreeSet::new()).0,
+        };
+        let mut tasks = JoinSet::new();
+        // They end by being dropped, like a process that is killed.
+        tasks.spawn(pleg.run(CancellationToken::new()));
+        tasks.spawn(crew.run(CancellationToken::new()));
+        self.agent = Some(Agent { desired, tasks });
+    }
+
+    /// It dies in the middle of whatever it does.
+    pub(crate) async fn end(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            agent.tasks.shutdown().await;
+        }
+    }
+
+    pub(crate) fn tell(&self, desired: Desired) {
+        if let Some(agent) = &self.agent {
+            agent.desired.send_replace(desired);
+        }
+    }
+
+    pub(crate) async fn pass(&self, duration: Duration) {
+        self.clock.sleep(duration).await;
+    }
+
+    /// What a pod has on the machine, beside the runtime.
+    pub(crate) fn traces(&self, uid: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let pods = PathBuf::from(ROOT).join("pods");
+        for directory in [pods.as_path(), Path::new(LOGS)] {
+            let entries = self.machine.entries(directory).unwrap();
+            let names = entries.into_iter().flatten().map(|entry| entry.name);
+            let own = names.filter(|name| name.ends_with(uid));
+            found.extend(own.map(|name| directory.join(name).display().to_string()));
+        }
+        if self.has_cgroup(uid) {
+            found.push("its cgroup".to_owned());
+        }
+        found
+    }
+
+    pub(crate) fn has_cgroup(&self, uid: &str) -> bool {
+        let groups = self.cgroups().list().unwrap();
+        groups.contains_key(&PodUid::new(uid))
+    }
+
+    fn cgroups(&self) -> PodCgroups {
+        let layout = CgroupLayout::new(CgroupDriver::Cgroupfs, &CgroupName::parse("/").unwrap());
+        let (host, clock) = (self.machine.clone(), self.clock.clone());
+        PodCgroups::new(host, clock, layout, enforcement(), -1).unwrap()
+    }
+
+    fn foundations(&self, observations: Observations) -> Foundations {
+        let clock: SharedClock = self.clock.clone();
+        let layout = Layout::new(PathBuf::from(ROOT));
+        let cgroups = self.cgroups();
+        cgroups.set_up(&Amounts::new()).unwrap();
+        let volumes = Volumes::new(volumes::Foundations {
+            layout: layout.clone(),
+            storage: self.machine.clone(),
+            clock: clock.clone(),
+            objects: Objects::Standalone,
+            allocatable: watch::channel(Arc::new(Allocatable::default())).1,
+        });
+        Foundations {
+            settings: self.settings(layout),
+            runtime: self.runtime.clone(),
+            host: self.machine.clone(),
+            storage: self.machine.clone(),
+            observations,
+            images: self.images(),
+            volumes,
+            cgroups: Some(cgroups),
+            enforcement: enforcement(),
+            reports: Reports::default(),
+            telling: Telling::new(None),
+            objects: None,
+            services: watch::channel(Some(Arc::default())).1,
+            node: watch::channel(Arc::new(view())).1,
+            turns: Turns::new(4),
+            clock,
+        }
+    }
+
+    fn images(&self) -> Images {
+        let config = images::Config {
+            at_once: images::config::AtOnce::All,
+            rate: 0,
+            burst: 0,
+            verification: None,
+            by_handler: false,
+        };
+        let places = Places {
+            root: PathBuf::from(ROOT),
+            working: None,
+            home: None,
+        };
+        let (host, clock) = (self.machine.clone(), self.clock.clone());
+        let parts = images::Parts {
+            runtime: self.runtime.clone(),
+            clock: self.clock.clone(),
+            node_files: NodeFiles::new(host, clock, places),
+            records: Arc::new(Records::in_memory()),
+        };
+        Images::new(config, parts)
+    }
+
+    fn settings(&self, layout: Layout) -> Settings {
+        Settings {
+            layout,
+            logs: PathBuf::from(LOGS),
+            log_links: PathBuf::from("/var/log/containers"),
+            resolv_conf: None,
+            hosts_file: PathBuf::from("/etc/hosts"),
+            dns: workers::spec::dns::DnsSettings::default(),
+            security: workers::spec::security::SecuritySettings::default(),
+            admission: workers::admission::Settings {
+                allowed_unsafe_sysctls: Vec::new(),
+                kernel: "6.12.0".to_owned(),
+                supplemental_groups_policy: false,
+                operating_system: "linux",
+                pod_level_resources: true,
+            },
+            longest_backoff: Duration::from_secs(300),
+            resync: Duration::from_secs(60),
+            prefers_ipv6: false,
+            started: Timestamp::try_from(self.clock.now()).unwrap(),
+        }
+    }
+}
+
+fn enforcement() -> Enforcement {
+    Enforcement {
+        version: CgroupVersion::V2,
+        cpu_quota: true,
+        quota_period: 100_000,
+        kill_single_process: false,
+        swap: Swap::Uncontrolled,
+        memory: 1 << 36,
+        huge_page_sizes: Vec::new(),
+    }
+}
+
+fn view() -> NodeView {
+    let node = json!({
+        "metadata": { "name": "n1", "labels": { "kubernetes.io/os": "linux" } },
+        "status": { "allocatable": {
+            "cpu": "32", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110",
+        } },
+    });
+    NodeView {
+        node: Some(Arc::new(serde_json::from_value(node).unwrap())),
+        runtime_name: "containerd".to_owned(),
+        probed: true,
+        host_ips: vec![IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))],
+        ..NodeView::default()
+    }
+}
