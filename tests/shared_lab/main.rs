@@ -19,6 +19,7 @@ mod heartbeat;
 mod identity;
 mod join;
 mod node;
+mod pods;
 mod registry;
 mod sim;
 mod upstream_kubelet;

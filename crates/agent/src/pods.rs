@@ -92,7 +92,14 @@ pub(crate) fn start(
         node: of_node.name.clone(),
         forbid_references: config.sources.forbid_references,
     };
-    let desired = start_sources(&config, &rules, cluster.as_ref(), seams, parts)?;
+    let desired = start_sources(
+        &config,
+        &rules,
+        cluster.as_ref(),
+        observations.known(),
+        seams,
+        parts,
+    )?;
     let (ending, ending_seen) = watch::channel(BTreeSet::new());
     let objects = cluster.as_ref().map(|side| objects(side, seams, parts));
     let (objects, services) = match objects {
@@ -160,6 +167,7 @@ fn start_sources(
     config: &PodsConfig,
     rules: &Rules,
     cluster: Option<&ClusterSide>,
+    running: watch::Receiver<sources::merge::Running>,
     seams: &Seams,
     parts: &mut Parts,
 ) -> Result<watch::Receiver<Desired>, AgentError> {
@@ -219,6 +227,7 @@ fn start_sources(
         file,
         http,
         api,
+        running,
         clock,
         desired,
         refused,

@@ -5,6 +5,7 @@
 //! at which a pod was first seen): deliveries may be doubled, skipped, or come in any
 //! order between sources.
 
+mod adopt;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use types::desired::{Desired, DesiredPod, Source};
 
 use crate::delivery::Delivery;
 
+pub use adopt::Running;
 pub use task::{Deliveries, Merging};
 
 /// What a delivery changed.

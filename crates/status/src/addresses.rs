@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 
 use crate::input::Input;
-use crate::spec::spec;
+use crate::spec::{is_terminal, spec};
 
 /// Writes `podIP`, `podIPs`, `hostIP` and `hostIPs`.
 pub(crate) fn apply(input: &Input<'_>, status: &mut PodStatus) {
@@ -18,6 +18,14 @@ pub(crate) fn apply(input: &Input<'_>, status: &mut PodStatus) {
         if spec(input.pod).host_network == Some(true) {
             with_hosts(&mut pod_ips, *first, others.first().copied());
         }
+    }
+    let old = input.old();
+    if pod_ips.is_empty() && is_terminal(old.phase.as_deref()) {
+        // The runtime forgets the addresses of a sandbox that has ended, and an agent
+        // that begins now never saw them; who reads of the pod expects them.
+        status.pod_ip.clone_from(&old.pod_ip);
+        status.pod_ips.clone_from(&old.pod_ips);
+        return;
     }
     status.pod_ip = pod_ips.first().map(ToString::to_string);
     let pod_ips = pod_ips.iter().map(|ip| PodIP { ip: ip.to_string() });

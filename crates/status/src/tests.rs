@@ -657,6 +657,16 @@ fn a_pod_in_the_nodes_network_has_the_nodes_addresses() {
 }
 
 #[test]
+fn a_pod_that_ended_keeps_the_addresses_that_were_told_of_it() {
+    let mut case = Case::new().container("a", Exited, 0);
+    case.observed.sandboxes[0].ips.clear();
+    case.api = json!({"phase": "Running", "podIP": "10.0.0.7", "podIPs": [{"ip": "10.0.0.7"}]});
+    assert_eq!(case.status()["podIP"], Value::Null);
+    case.api["phase"] = json!("Succeeded");
+    assert_eq!(case.status()["podIP"], "10.0.0.7");
+}
+
+#[test]
 fn a_rule_that_restarts_all_is_told_as_a_condition() {
     let rule = json!({"action": "RestartAllContainers",
         "exitCodes": {"operator": "In", "values": [42]}});

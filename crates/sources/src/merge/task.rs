@@ -1,5 +1,7 @@
 //! Keeps the desired set published.
 
+use std::time::Duration;
+
 use seams::SharedClock;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -7,8 +9,13 @@ use tracing::{debug, warn};
 
 use types::desired::Desired;
 
+use super::adopt::{Adoption, Running};
 use super::{Merge, Refused};
 use crate::delivery::{Delivery, Source};
+
+/// How long static pods, of which others of the same name run, wait for the API
+/// server to tell whether they are the same.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What one source publishes; `None` for a source that is not configured.
 pub type Deliveries = Option<watch::Receiver<Option<Delivery>>>;
@@ -19,6 +26,8 @@ pub struct Merging {
     pub file: Deliveries,
     pub http: Deliveries,
     pub api: Deliveries,
+    /// What the runtime has.
+    pub running: watch::Receiver<Running>,
     pub clock: SharedClock,
     pub desired: watch::Sender<Desired>,
     /// Whom an event should be made about. What does not fit is only logged.
@@ -47,31 +56,63 @@ impl Merging {
         }
         let mut merge = Merge::new(configured);
         self.desired.send_replace(merge.desired());
+        // Without an API server there are no mirrors to know others' pods by.
+        let mut adoption = match &self.api {
+            Some(_) => Adoption::default(),
+            None => Adoption::off(),
+        };
+        self.running.mark_changed();
+        let mut patience = None;
         loop {
-            let delivery = tokio::select! {
-                delivery = next(&mut self.file) => delivery,
-                delivery = next(&mut self.http) => delivery,
-                delivery = next(&mut self.api) => delivery,
-            };
-            let changes = merge.take(&delivery, self.clock.now());
-            if changes.is_empty() {
-                continue;
+            let waits = adoption.waits_for_mirrors();
+            if waits && patience.is_none() {
+                patience = Some(self.clock.sleep(PATIENCE));
             }
-            debug!(
-                source = %delivery.source,
-                added = changes.added.len(),
-                updated = changes.updated.len(),
-                deleted = changes.deleted.len(),
-                removed = changes.removed.len(),
-                reconciled = changes.reconciled.len(),
-                "pods have changed"
-            );
-            self.desired.send_replace(merge.desired());
-            for refused in changes.refused {
-                warn!(reason = Refused::REASON, "{}", refused.message);
-                let _ = self.refused.try_send(refused);
+            let deliveries = tokio::select! {
+                delivery = next(&mut self.file) => adoption.take(delivery),
+                delivery = next(&mut self.http) => adoption.take(delivery),
+                delivery = next(&mut self.api) => adoption.take(delivery),
+                Ok(()) = self.running.changed() => {
+                    adoption.running(self.running.borrow_and_update().clone())
+                }
+                () = until(&mut patience), if waits => {
+                    patience = None;
+                    warn!("the API server does not tell of mirror pods: static pods begin under uids of their own");
+                    adoption.give_up()
+                }
+            };
+            for delivery in deliveries {
+                self.take(&mut merge, &delivery);
             }
         }
+    }
+
+    fn take(&self, merge: &mut Merge, delivery: &Delivery) {
+        let changes = merge.take(delivery, self.clock.now());
+        if changes.is_empty() {
+            return;
+        }
+        debug!(
+            source = %delivery.source,
+            added = changes.added.len(),
+            updated = changes.updated.len(),
+            deleted = changes.deleted.len(),
+            removed = changes.removed.len(),
+            reconciled = changes.reconciled.len(),
+            "pods have changed"
+        );
+        self.desired.send_replace(merge.desired());
+        for refused in changes.refused {
+            warn!(reason = Refused::REASON, "{}", refused.message);
+            let _ = self.refused.try_send(refused);
+        }
+    }
+}
+
+async fn until(sleep: &mut Option<seams::Sleep>) {
+    match sleep {
+        Some(sleep) => sleep.await,
+        None => std::future::pending().await,
     }
 }
 

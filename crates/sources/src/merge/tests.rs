@@ -286,6 +286,7 @@ async fn the_task_publishes_what_sources_deliver_before_and_after_it_starts() {
         file: Some(from_file),
         http: None,
         api: Some(from_api),
+        running: watch::channel(Some(Arc::default())).1,
         clock,
         desired,
         refused,
