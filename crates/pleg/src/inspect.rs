@@ -132,7 +132,10 @@ pub(crate) async fn inspect(
             Err(error) => return Err(error),
         }
     }
-    let created = |container: &ObservedContainer| std::cmp::Reverse(container.created_at);
+    // Of two that were made in the same moment, the later attempt is newer.
+    let created = |container: &ObservedContainer| {
+        std::cmp::Reverse((container.created_at, container.attempt))
+    };
     observed.containers.sort_by_key(created);
     Ok(observed)
 }

@@ -64,11 +64,13 @@ struct Unsent {
     since: Duration,
     /// Somebody waits for it: the end of a pod, or its readiness.
     urgent: bool,
+    /// It is not kept back for what may come, but is behind what is urgent.
+    prompt: bool,
 }
 
 impl Unsent {
     fn due(self) -> Duration {
-        if self.urgent {
+        if self.urgent || self.prompt {
             self.since
         } else {
             self.since + SETTLED
@@ -102,11 +104,14 @@ impl Reports {
     pub fn report(&self, uid: &PodUid, report: Report, now: Duration) {
         let mut entries = self.desk.lock();
         let Some(entry) = entries.get_mut(uid) else {
-            let urgent = is_terminal(report.status.phase.as_deref()) || report.gone;
-            entries.insert(
-                uid.clone(),
-                Entry::new(report, Unsent { since: now, urgent }),
-            );
+            // The first is waited for: it says that the node has taken the pod up.
+            let ended = is_terminal(report.status.phase.as_deref()) || report.gone;
+            let unsent = Unsent {
+                since: now,
+                urgent: ended,
+                prompt: true,
+            };
+            entries.insert(uid.clone(), Entry::new(report, unsent));
             drop(entries);
             self.desk.news.notify_one();
             return;
@@ -251,7 +256,11 @@ impl Entry {
     }
 
     fn tell(&mut self, now: Duration, urgent: bool) {
-        let unsent = self.unsent.get_or_insert(Unsent { since: now, urgent });
+        let unsent = self.unsent.get_or_insert(Unsent {
+            since: now,
+            urgent,
+            prompt: false,
+        });
         unsent.urgent |= urgent;
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::objects::is_not_yet_ours;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -105,7 +106,10 @@ impl Sender {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
                 let outcome = on_error(&error);
-                if matches!(outcome, Outcome::Failed) {
+                if is_not_yet_ours(&error.to_string()) {
+                    // New to the API server's authorizer, or gone from it already.
+                    debug!(pod = %pod, err = %error, "the pod's status was not taken; it is tried again");
+                } else if matches!(outcome, Outcome::Failed) {
                     warn!(pod = %pod, err = %error, "the pod's status was not taken; it is tried again");
                 }
                 outcome

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use api::Secret;
+use api::objects::{NOT_YET_OURS, is_not_yet_ours};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -87,7 +88,7 @@ impl Tokens {
         if let Some(token) = kept.as_ref().filter(|token| now < token.renew_at) {
             return Ok(token.clone());
         }
-        let token = match (self.fetch(ask).await, kept) {
+        let token = match (self.fetch_patiently(ask).await, kept) {
             (Ok(token), _) => token,
             (Err(problem), None) => return Err(TokenError::Fetch { problem }),
             (Err(problem), Some(old)) if now > old.expires => {
@@ -113,6 +114,18 @@ impl Tokens {
     /// How many tokens are kept.
     pub fn count(&self) -> usize {
         self.with(|kept| kept.len())
+    }
+
+    /// The API server learns that a pod is on this node at the same time as we do,
+    /// by another way: who is quick asks again.
+    async fn fetch_patiently(&self, ask: &TokenAsk) -> Result<Token, String> {
+        for pause in NOT_YET_OURS {
+            match self.fetch(ask).await {
+                Err(problem) if is_not_yet_ours(&problem) => self.clock.sleep(pause).await,
+                answer => return answer,
+            }
+        }
+        self.fetch(ask).await
     }
 
     async fn fetch(&self, ask: &TokenAsk) -> Result<Token, String> {

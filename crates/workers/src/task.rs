@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pleg::Observed;
 use status::{Ended, Input, Known, NodeFacts, Report, Waiting};
 use tokio::sync::watch;
@@ -17,6 +18,7 @@ use types::{GoDuration, PodRef, PodUid};
 use volumes::Mounted;
 
 use crate::act::Outcome;
+use crate::admission::Rejection;
 use crate::foundations::Foundations;
 use crate::objects::PodObjects;
 use crate::plan::{BackingOff, Given, Memory, Plan, Rest, plan};
@@ -27,6 +29,9 @@ use crate::turns::Rank;
 
 /// Before something is done again that nothing has come of.
 const FRUITLESS: Duration = Duration::from_secs(1);
+
+/// How long the end of a container is shown before what it waits for.
+const ENDED_FIRST: Duration = Duration::from_secs(1);
 
 /// A pod that is on its way.
 #[derive(Debug)]
@@ -39,6 +44,9 @@ pub(crate) struct Worker {
     pub(crate) known: Known,
     /// What was last said of it.
     previous: Option<PodStatus>,
+    /// What the API had of it when it was told to end: by that upstream judges how far
+    /// the pod had come.
+    api_at_end: Option<PodStatus>,
     pub(crate) objects: PodObjects,
     pub(crate) mounted: Option<Mounted>,
     /// How often its volumes could not be set up, and since when people wait.
@@ -88,6 +96,7 @@ impl Worker {
             memory: Memory::default(),
             known: Known::default(),
             previous: None,
+            api_at_end: None,
             objects: PodObjects::default(),
             mounted: None,
             mount_failures: None,
@@ -128,9 +137,10 @@ impl Worker {
                         removed: self.memory.removed,
                     };
                 }
-                Plan::Rest(rest) => {
+                Plan::Rest(mut rest) => {
+                    // How it ended is told first, and that it waits a moment later.
                     if self.wait_after_crash(&slot, &rest.backing_off) {
-                        self.report(&slot, &observed);
+                        rest.wake(self.on.now() + ENDED_FIRST);
                     }
                     fresh = self.rest(&slot, &observed, rest).await;
                 }
@@ -370,9 +380,14 @@ impl Worker {
         };
         let empty = PodStatus::default();
         let api = stands_for_it.and_then(|pod| pod.status.as_ref());
+        let api = api.unwrap_or(&empty);
+        let at_end = match slot.ending {
+            None => api,
+            Some(_) => self.api_at_end.get_or_insert_with(|| api.clone()),
+        };
         let input = Input {
             pod: &slot.pod,
-            api: api.unwrap_or(&empty),
+            api: if self.memory.cleaned { at_end } else { api },
             previous: self.previous.as_ref(),
             observed,
             known: &self.known,
@@ -380,7 +395,7 @@ impl Worker {
             now: Timestamp::try_from(self.on.clock.now()).unwrap_or_default(),
         };
         let status = if let Some(rejection) = &slot.rejected {
-            rejected(slot, rejection)
+            rejected(slot, rejection, self.previous.as_ref(), input.now)
         } else if self.memory.cleaned {
             status::terminate(&input)
         } else {
@@ -426,16 +441,23 @@ pub(crate) fn rank(slot: &Slot) -> Rank {
     }
 }
 
-fn rejected(slot: &Slot, rejection: &crate::admission::Rejection) -> PodStatus {
+fn rejected(
+    slot: &Slot,
+    rejection: &Rejection,
+    previous: Option<&PodStatus>,
+    now: Timestamp,
+) -> PodStatus {
     let class = resources::QosClass::of(&slot.pod).as_str().to_owned();
-    let status = slot.pod.status.as_ref();
+    let before = previous.or(slot.pod.status.as_ref());
     PodStatus {
         phase: Some("Failed".to_owned()),
         reason: Some(rejection.reason.clone()),
         message: Some(rejection.status_message()),
         qos_class: Some(class),
         observed_generation: slot.pod.metadata.generation,
-        start_time: status.and_then(|status| status.start_time.clone()),
+        start_time: before
+            .and_then(|status| status.start_time.clone())
+            .or(Some(Time(now))),
         ..PodStatus::default()
     }
 }

@@ -35,16 +35,16 @@ fn an_agent_that_comes_back_adopts_its_pods_and_tells_nothing_new() -> Result<()
 
     stage.node.kubelet().stop()?;
     stage.run(&["delete", "pod", "asked", "--wait=false"])?;
-    stage.run(&["delete", "pod", "forced", "--force", "--grace-period=0"])?;
     stage.node.kubelet().start_again()?;
-    for name in gone {
-        stage.wait_gone(name)?;
-        stage.wait_nothing_left(name)?;
-    }
+    stage.wait_gone("asked")?;
+    stage.wait_nothing_left("asked")?;
     unchanged(&stage, &names, &before)?;
 
+    // This one is alone: nothing else that comes or goes makes the agent look.
     stage.node.kubelet().kill()?;
+    stage.run(&["delete", "pod", "forced", "--force", "--grace-period=0"])?;
     stage.node.kubelet().start_again()?;
+    stage.wait_nothing_left("forced")?;
     wait_looked_around(&stage, "while-away")?;
     unchanged(&stage, &names, &before)?;
     let still = stage.running()?;
@@ -107,10 +107,15 @@ fn pods_live_through_a_swap_from_upstream_to_ours_and_back() -> Result<()> {
         wait_looked_around(&stage, &format!("{agent:?}").to_lowercase())?;
         for (name, before) in ["rich", "plain"].iter().zip(&before) {
             let now = identity(&stage.wait_ready(name)?);
-            ensure!(
-                now == *before,
-                "{name} under {agent:?}: {before} became {now}"
-            );
+            // Not since when it is Ready: how long the node was without an agent is
+            // the lab's affair, and the cluster gives it up after a while.
+            for field in ["uid", "container", "restarts", "address"] {
+                let (before, now) = (&before[field], &now[field]);
+                ensure!(
+                    before == now,
+                    "{name} under {agent:?}: {before} became {now}"
+                );
+            }
         }
         // The static one, too: ours takes over the uid that upstream gave it.
         let still = stage.running()?;

@@ -116,7 +116,7 @@ impl Stage {
         let mut spec = json!({
             "nodeName": self.node.name(),
             "terminationGracePeriodSeconds": 2,
-            "containers": [container],
+            "containers": Value::Array(vec![container]),
         });
         if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), more) {
             spec.extend(more);

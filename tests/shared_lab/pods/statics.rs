@@ -52,7 +52,7 @@ impl Statics {
         json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": { "name": name, "namespace": namespace },
-            "spec": { "terminationGracePeriodSeconds": grace, "containers": [container] },
+            "spec": { "terminationGracePeriodSeconds": grace, "containers": Value::Array(vec![container]) },
         })
     }
 

@@ -47,6 +47,22 @@ const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
 /// at anew: nothing is believed for ever.
 const WATCHES_PER_LOOK: u32 = 12;
 
+/// The pauses of one who asks for what belongs to a pod sooner than the API server
+/// has learned that the pod is on this node.
+pub const NOT_YET_OURS: [Duration; 5] = [
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+];
+
+/// Whether the API server refused something for want of a pod of this node that needs
+/// it: the words are those of its authorizer for nodes.
+pub fn is_not_yet_ours(problem: &str) -> bool {
+    problem.contains("no relationship found between node")
+}
+
 /// The server no longer knows what followed a version.
 const GONE: u16 = 410;
 
@@ -127,8 +143,17 @@ impl<'a, K: Followed, T: Told<K>> Following<'a, K, T> {
         let mut pause = FIRST_PAUSE;
         let mut position = Position::default();
         let mut last_problem = None;
+        let mut quick = NOT_YET_OURS.into_iter();
         loop {
             let problem = self.step(api, &mut position).await.err();
+            if let Some(soon) = problem
+                .as_deref()
+                .filter(|err| is_not_yet_ours(err))
+                .and(quick.next())
+            {
+                self.clock.sleep(soon).await;
+                continue;
+            }
             pause = match &problem {
                 Some(_) => (pause * 2).min(LAST_PAUSE),
                 None => FIRST_PAUSE,

@@ -15,7 +15,18 @@ pub struct Explained {
 }
 
 /// The list.
-pub const EXPLAINED: &[Explained] = &[];
+pub const EXPLAINED: &[Explained] = &[
+    Explained {
+        scenario: "deleted-while-pulling",
+        path: "*",
+        reason: "ours gives a pull up when its pod is deleted; upstream's goes on, and starts the container to end it",
+    },
+    Explained {
+        scenario: "deadline",
+        path: "event Normal DeadlineExceeded *",
+        reason: "ours says it once; upstream each time that it looks while the pod ends",
+    },
+];
 
 /// Which line explains a difference.
 pub(super) fn explanation(scenario: &str, difference: &Difference) -> Option<usize> {

@@ -101,6 +101,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             stage.create(pod("p", FOREVER))?;
             stage.running("p")?;
             stage.delete("p", Some(0))?;
+            // The object, not what it stood for.
+            stage.gone("p")?;
             stage.create(pod("p", FOREVER))?;
             stage.running("p")?;
             stage.end("p")
