@@ -146,7 +146,7 @@ async fn what_is_urgent_goes_first_and_not_all_at_once() {
             .plant(&name, &format!("u-{name}"), &json!({"phase": "Pending"}));
         node.report(&name, json!({"phase": "Pending", "message": "x"}));
     }
-    node.pass(550).await;
+    node.pass(50).await;
     node.api
         .plant("last", "u-last", &json!({"phase": "Running"}));
     let mut end = report("last", json!({"phase": "Failed"}));
