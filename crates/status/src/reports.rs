@@ -100,8 +100,9 @@ pub(crate) enum Outcome {
 }
 
 impl Reports {
-    /// The newest report of a pod, which the node knows by this uid.
-    pub fn report(&self, uid: &PodUid, report: Report, now: Duration) {
+    /// The newest report of a pod, which the node knows by this uid; `object` is the
+    /// API's, as far as a watch has told of it.
+    pub fn report(&self, uid: &PodUid, report: Report, object: Option<&Arc<Pod>>, now: Duration) {
         let mut entries = self.desk.lock();
         let Some(entry) = entries.get_mut(uid) else {
             // The first is waited for: it says that the node has taken the pod up.
@@ -111,7 +112,10 @@ impl Reports {
                 urgent: ended,
                 prompt: true,
             };
-            entries.insert(uid.clone(), Entry::new(report, unsent));
+            let mut entry = Entry::new(report, unsent);
+            // With it, nobody has to be asked.
+            entry.api = object.cloned();
+            entries.insert(uid.clone(), entry);
             drop(entries);
             self.desk.news.notify_one();
             return;

@@ -47,7 +47,7 @@ impl Syncing {
 
     fn hand_in(&self, name: &str, report: Report) {
         let uid = PodUid::new(&format!("u-{name}"));
-        self.reports.report(&uid, report, self.clock.uptime());
+        self.reports.report(&uid, report, None, self.clock.uptime());
     }
 
     fn phase(&self, name: &str) -> Value {

@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
-use types::desired::{Desired, Source};
+use types::desired::Desired;
 use types::{PodName, PodRef, PodUid};
 
 use crate::admission::{self, Rejection};
 use crate::fold::{Fold, Order};
 use crate::foundations::Foundations;
-use crate::slot::Slot;
+use crate::slot::{Slot, object_of};
 use crate::spec::pod_ref;
 use crate::task::{Finished, Worker};
 
@@ -137,10 +137,7 @@ impl Crew {
         let State { seen, .. } = state;
         seen.retain(|uid, _| desired.pods.contains_key(uid));
         for (uid, pod) in &desired.pods {
-            let object = match pod.source {
-                Source::Api => Some(&pod.pod),
-                Source::File | Source::Http => pod.mirror.as_ref(),
-            };
+            let object = object_of(pod.source, &pod.pod, pod.mirror.as_ref());
             let Some(object) = object else {
                 seen.remove(uid);
                 continue;

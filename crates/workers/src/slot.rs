@@ -15,6 +15,10 @@ use crate::spec::spec_of;
 /// A pod that is nobody's is given this time.
 pub const ORPHANS_GRACE: Duration = Duration::from_secs(1);
 
+/// Of a static pod, and of its mirror: which manifest it is of.
+const HASH: &str = "kubernetes.io/config.hash";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// What a pod is given if nobody says anything.
 const USUAL_GRACE: i64 = 30;
 
@@ -87,6 +91,12 @@ impl Slot {
         self.ending != before.ending || self.pod.spec != before.pod.spec
     }
 
+    /// What stands for it at the API server. A mirror of the pod that had its name
+    /// before says nothing of this one.
+    pub fn object(&self) -> Option<&Arc<Pod>> {
+        object_of(self.source?, &self.pod, self.mirror.as_ref())
+    }
+
     pub fn is_static(&self) -> bool {
         self.source.is_some_and(|source| source != Source::Api)
     }
@@ -117,6 +127,21 @@ impl Slot {
             grace: before.grace.min(grace),
             for_good: before.for_good || for_good,
         });
+    }
+}
+
+/// The API's object of a pod: itself, or the mirror that was made of it.
+pub fn object_of<'a>(
+    source: Source,
+    pod: &'a Arc<Pod>,
+    mirror: Option<&'a Arc<Pod>>,
+) -> Option<&'a Arc<Pod>> {
+    let note = |pod: &Pod, name: &str| pod.metadata.annotations.as_ref()?.get(name).cloned();
+    match source {
+        Source::Api => Some(pod),
+        Source::File | Source::Http => {
+            mirror.filter(|mirror| note(mirror, MIRROR) == note(pod, HASH))
+        }
     }
 }
 
@@ -173,6 +198,22 @@ mod tests {
             let slot = Slot::new(&desired(source, &metadata, &spec, phase));
             assert_eq!(seconds(&slot), ending, "{source} {metadata} {phase}");
         }
+    }
+
+    #[test]
+    fn a_mirror_of_a_former_pod_does_not_stand_for_this_one() {
+        let spec = json!({ "containers": [] });
+        let noted = |name: &str, hash: &str| json!({ "annotations": { name: hash } });
+        for (hash, stands) in [("a", true), ("b", false)] {
+            let mut pod = desired(Source::File, &noted(HASH, "a"), &spec, "Pending");
+            let mirror = desired(Source::Api, &noted(MIRROR, hash), &spec, "Running");
+            pod.mirror = Some(Arc::clone(&mirror.pod));
+            let slot = Slot::new(&pod);
+            let object = slot.object().map(|object| object.metadata.clone());
+            assert_eq!(object, stands.then(|| mirror.pod.metadata.clone()));
+        }
+        let own = desired(Source::Api, &json!({}), &spec, "Pending");
+        assert!(Slot::new(&own).object().is_some());
     }
 
     #[test]

@@ -373,11 +373,7 @@ impl Worker {
             return;
         }
         let node = self.node_facts();
-        let stands_for_it = if slot.is_static() {
-            slot.mirror.as_ref()
-        } else {
-            Some(&slot.pod)
-        };
+        let stands_for_it = slot.object();
         let empty = PodStatus::default();
         let api = stands_for_it.and_then(|pod| pod.status.as_ref());
         let api = api.unwrap_or(&empty);
@@ -418,7 +414,8 @@ impl Worker {
         };
         self.previous = Some(status);
         let now = self.on.clock.uptime();
-        self.on.reports.report(&self.pod.uid, report, now);
+        let object = stands_for_it;
+        self.on.reports.report(&self.pod.uid, report, object, now);
     }
 
     fn node_facts(&self) -> NodeFacts {

@@ -19,7 +19,9 @@ const MOMENT: Duration = Duration::from_millis(1500);
 
 /// Reasons of events that come again with every try: how many tries there were
 /// when the play ended is chance.
-const REPEATED: [&str; 7] = [
+const REPEATED: [&str; 9] = [
+    "ErrImageNeverPull",
+    "InspectFailed",
     "BackOff",
     "Failed",
     "FailedMount",
@@ -30,9 +32,13 @@ const REPEATED: [&str; 7] = [
 ];
 
 /// Parts of messages that upstream says or does not say, as chance will have it.
-const CHANCE: [&str; 1] = [
+const CHANCE: [&str; 3] = [
     // A volume is tried once more when its pod was just forgotten.
     "not registered",
+    // Either side may be the slower one, by a second.
+    "failed to sync configmap cache: timed out waiting for the condition",
+    // A pod that a rollout takes away while it begins.
+    "failed to fetch token: pod",
 ];
 
 /// One thing that two records do not agree on.

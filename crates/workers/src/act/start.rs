@@ -37,8 +37,9 @@ const HOSTS_MODE: u32 = 0o644;
 const CONTAINER_MODE: u32 = 0o750;
 /// Whoever the container runs as writes its last words there.
 const TERMINATION_MODE: u32 = 0o666;
-/// A pull that failed is looked at again soon: its wait is told of then.
-const AFTER_PULL: Duration = Duration::from_secs(1);
+/// What failed for the first time is tried again soon. A pull is not, but its wait is
+/// told of then.
+const SOON: Duration = Duration::from_secs(1);
 /// The longest name of a file.
 const LONGEST_NAME: usize = 255;
 
@@ -113,8 +114,13 @@ impl Worker {
                 }
                 Err(Trouble::Cut) => return Outcome::Cut,
                 Err(Trouble::Waiting(waiting, retry_after)) => {
-                    self.known.waiting.insert(name.clone(), waiting);
-                    let pause = retry_after.unwrap_or_else(|| on.spread(RETRY));
+                    let before = self.known.waiting.insert(name.clone(), waiting.clone());
+                    let again = before.is_some_and(|before| before.reason == waiting.reason);
+                    let pause = match retry_after {
+                        Some(pause) => pause,
+                        None if again => on.spread(RETRY),
+                        None => SOON,
+                    };
                     let retry_at = on.now() + pause;
                     self.memory.retry_container_at.insert(name, retry_at);
                 }
@@ -250,13 +256,14 @@ impl Worker {
                     reason: waiting.reason.to_string(),
                     message: waiting.message,
                 };
-                let soon = matches!(
+                // A pull that failed has another reason the next time: that it waits.
+                let pulled = matches!(
                     waiting.reason,
                     images::Reason::ErrImagePull
                         | images::Reason::RegistryUnavailable
                         | images::Reason::SignatureValidationFailed
                 );
-                let retry = waiting.retry_after.or(soon.then_some(AFTER_PULL));
+                let retry = waiting.retry_after.or(pulled.then_some(SOON));
                 Err(Trouble::Waiting(shown, retry))
             }
         }

@@ -182,12 +182,6 @@ fn start(
     let ended = newest
         .filter(|newest| newest.state == ContainerState::Exited)
         .map(|newest| Duration::from_nanos(u64::try_from(newest.finished_at).unwrap_or_default()));
-    let retry_at = given.memory.retry_container_at.get(&container.name);
-    if let Some(&until) = retry_at.filter(|until| given.now < **until) {
-        actions.rest.wake(until);
-        actions.keeps = true;
-        return;
-    }
     let replaced = newest.is_some_and(|newest| is_replaced(given, newest));
     let wait = ended.filter(|_| !replaced).and_then(|ended| {
         let (key, most) = (backoff_key(container), given.longest_backoff);
@@ -202,6 +196,12 @@ fn start(
             kind,
             wait,
         });
+        actions.keeps = true;
+        return;
+    }
+    let retry_at = given.memory.retry_container_at.get(&container.name);
+    if let Some(&until) = retry_at.filter(|until| given.now < **until) {
+        actions.rest.wake(until);
         actions.keeps = true;
         return;
     }
