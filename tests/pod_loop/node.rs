@@ -12,7 +12,7 @@ use images::credentials::{NodeFiles, Places};
 use images::records::Records;
 use jiff::Timestamp;
 use pleg::{Observations, Pleg};
-use resources::garbage::Wanted;
+use resources::garbage::{self, Wanted};
 use resources::linux::Swap;
 use resources::{
     Amounts, CgroupDriver, CgroupName, Enforcement, Layout as CgroupLayout, PodCgroups,
@@ -49,6 +49,8 @@ pub(crate) struct Node {
 /// What runs pods, running.
 struct Agent {
     desired: watch::Sender<Desired>,
+    /// What housekeeping, which does not run here, would know.
+    wanted: watch::Receiver<Arc<Wanted>>,
     tasks: JoinSet<()>,
 }
 
@@ -76,17 +78,22 @@ impl Node {
         let (desired, seen) = watch::channel(Desired::default());
         let clock: SharedClock = self.clock.clone();
         let (pleg, observations) = Pleg::new(self.runtime.clone(), clock);
+        let (wanted, wanted_seen) = watch::channel(Arc::new(Wanted::default()));
         let crew = Crew {
             on: Arc::new(self.foundations(observations)),
             desired: seen,
-            wanted: watch::channel(Arc::new(Wanted::default())).0,
+            wanted,
             ending: watch::channel(BTreeSet::new()).0,
         };
         let mut tasks = JoinSet::new();
         // They end by being dropped, like a process that is killed.
         tasks.spawn(pleg.run(CancellationToken::new()));
         tasks.spawn(crew.run(CancellationToken::new()));
-        self.agent = Some(Agent { desired, tasks });
+        self.agent = Some(Agent {
+            desired,
+            wanted: wanted_seen,
+            tasks,
+        });
     }
 
     /// It dies in the middle of whatever it does.
@@ -106,14 +113,23 @@ impl Node {
         self.clock.sleep(duration).await;
     }
 
-    /// What a pod has on the machine, beside the runtime.
+    /// Logs of a pod whose removal a restart cut short are housekeeping's.
+    fn is_garbage(&self, name: &str) -> bool {
+        let Some(agent) = &self.agent else {
+            return false;
+        };
+        let wanted = Arc::clone(&agent.wanted.borrow());
+        !garbage::log_directories(&[name.to_owned()], &wanted).is_empty()
+    }
+
+    /// What a pod has on the machine, beside the runtime, and keeps.
     pub(crate) fn traces(&self, uid: &str) -> Vec<String> {
         let mut found = Vec::new();
         let pods = PathBuf::from(ROOT).join("pods");
         for directory in [pods.as_path(), Path::new(LOGS)] {
             let entries = self.machine.entries(directory).unwrap();
             let names = entries.into_iter().flatten().map(|entry| entry.name);
-            let own = names.filter(|name| name.ends_with(uid));
+            let own = names.filter(|name| name.ends_with(uid) && !self.is_garbage(name));
             found.extend(own.map(|name| directory.join(name).display().to_string()));
         }
         if self.has_cgroup(uid) {

@@ -409,7 +409,7 @@ fn nesting_ten_thousand_deep_is_answered_within_a_second() {
         ("JSON", format!("{JSON_HEAD}\"a\":{json}}}")),
     ] {
         let seconds = seconds_for(SOON, || {
-            assert!(!check_file(what, text.as_bytes()).is_empty())
+            assert!(!check_file(what, text.as_bytes()).is_empty());
         });
         assert!(seconds < SOON, "{what}: {seconds} s");
         // And as a drop-in, which goes another way.

@@ -30,11 +30,6 @@ impl Storage for LinuxHost {
         lone_files::write(&path, content, mode).map_err(|cause| HostError::at(&path, cause))
     }
 
-    fn read_start(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
-        let path = self.path(path);
-        lone_files::read(&path, End::First, most).map_err(|cause| HostError::at(&path, cause))
-    }
-
     fn read_end(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
         let path = self.path(path);
         lone_files::read(&path, End::Last, most).map_err(|cause| HostError::at(&path, cause))

@@ -85,7 +85,7 @@ pub fn joined(problems: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::RuntimeCondition;
+    use crate::runtime::{NETWORK_READY, RuntimeCondition};
 
     const NOW: Duration = Duration::from_secs(1000);
 

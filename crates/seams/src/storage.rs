@@ -193,11 +193,8 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// that. Whether anything changed.
     fn write_file(&self, path: &Path, content: &[u8], mode: u32) -> Result<bool, HostError>;
 
-    /// The first bytes of a file, so many at most; `None` if it is not there. Pods
-    /// may have put it there: a link, or whatever else is no file, is an error.
-    fn read_start(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError>;
-
-    /// The last bytes of a file; else as [`Self::read_start`].
+    /// The last bytes of a file, so many at most; `None` if it is not there. Pods may
+    /// have put it there: a link, or whatever else is no file, is an error.
     fn read_end(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError>;
 
     /// Removes a file or a link, not what it leads to; none is fine.

@@ -192,13 +192,6 @@ impl Storage for Machine {
         })
     }
 
-    fn read_start(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
-        self.on_disk(|disk| {
-            let content = disk.content(path)?;
-            Ok(content.map(|content| content[..content.len().min(most)].to_vec()))
-        })
-    }
-
     fn read_end(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
         self.on_disk(|disk| {
             let content = disk.content(path)?;
@@ -396,11 +389,10 @@ mod tests {
     fn a_file_is_written_once_and_read_from_either_end() {
         let machine = machine();
         let path = Path::new("/pods/1/etc-hosts");
-        assert_eq!(machine.read_start(path, 2).unwrap(), None);
+        assert_eq!(machine.read_end(path, 2).unwrap(), None);
         let write = |content: &[u8]| machine.write_file(path, content, 0o644).unwrap();
         let changed = [&b"12345"[..], b"12345", b"123456"].map(write);
         assert_eq!(changed, [true, false, true]);
-        assert_eq!(machine.read_start(path, 2).unwrap().unwrap(), b"12");
         assert_eq!(machine.read_end(path, 2).unwrap().unwrap(), b"56");
         assert_eq!(machine.read_end(path, 9).unwrap().unwrap(), b"123456");
         for _ in 0..2 {

@@ -41,6 +41,8 @@ struct State {
     fold: Fold,
     slots: BTreeMap<PodUid, watch::Sender<Slot>>,
     workers: JoinSet<Finished>,
+    /// How many workers there have been.
+    started: u64,
     /// What the API has of each, as it was last passed on.
     seen: BTreeMap<PodUid, Arc<Pod>>,
     /// What the burstable pods ask for together.
@@ -65,6 +67,7 @@ impl Crew {
             fold: Fold::default(),
             slots: BTreeMap::new(),
             workers: JoinSet::new(),
+            started: 0,
             seen: BTreeMap::new(),
             milli_cpu: 0,
         };
@@ -182,7 +185,8 @@ impl Crew {
         let pod = pod_ref(&slot.pod);
         let (sender, slot) = watch::channel(slot.clone());
         state.slots.insert(uid.clone(), sender);
-        let worker = Worker::new(Arc::clone(&self.on), pod, slot);
+        state.started += 1;
+        let worker = Worker::new(Arc::clone(&self.on), pod, slot, state.started);
         state.workers.spawn(worker.run());
     }
 

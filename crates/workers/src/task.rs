@@ -39,6 +39,7 @@ pub(crate) struct Worker {
     pub(crate) on: Arc<Foundations>,
     pub(crate) pod: PodRef,
     pub(crate) slot: watch::Receiver<Slot>,
+    order: u64,
     observed: watch::Receiver<Observed>,
     pub(crate) memory: Memory,
     pub(crate) known: Known,
@@ -86,12 +87,19 @@ enum Woken {
 }
 
 impl Worker {
-    pub(crate) fn new(on: Arc<Foundations>, pod: PodRef, slot: watch::Receiver<Slot>) -> Self {
+    /// `order` is the number of pods that the node heard of before.
+    pub(crate) fn new(
+        on: Arc<Foundations>,
+        pod: PodRef,
+        slot: watch::Receiver<Slot>,
+        order: u64,
+    ) -> Self {
         let observed = on.observations.follow(&pod.uid);
         Self {
             on,
             pod,
             slot,
+            order,
             observed,
             memory: Memory::default(),
             known: Known::default(),
@@ -418,6 +426,16 @@ impl Worker {
         self.on.reports.report(&self.pod.uid, report, object, now);
     }
 
+    /// Whose turn it is.
+    pub(crate) fn rank(&self, slot: &Slot) -> Rank {
+        let made = slot.pod.metadata.creation_timestamp.as_ref();
+        Rank {
+            ordinary: !resources::qos::is_critical(&slot.pod),
+            made: made.map_or(0, |made| made.0.as_second()),
+            order: self.order,
+        }
+    }
+
     fn node_facts(&self) -> NodeFacts {
         let view = self.on.node.borrow();
         NodeFacts {
@@ -426,15 +444,6 @@ impl Worker {
             prefers_ipv6: self.on.settings.prefers_ipv6,
             agent_started: self.on.settings.started,
         }
-    }
-}
-
-/// Whose turn it is.
-pub(crate) fn rank(slot: &Slot) -> Rank {
-    let made = slot.pod.metadata.creation_timestamp.as_ref();
-    Rank {
-        ordinary: !resources::qos::is_critical(&slot.pod),
-        made: made.map_or(0, |made| made.0.as_second()),
     }
 }
 

@@ -12,6 +12,10 @@ pub struct Rank {
     pub ordinary: bool,
     /// When the pod was made; since 1970, in seconds.
     pub made: i64,
+    /// Which of those that were made in the same second the node heard of first: all
+    /// turns of one pod come before those of the next, so that the first are ready
+    /// when the last begin.
+    pub order: u64,
 }
 
 /// Clones are the same.
@@ -104,7 +108,11 @@ mod tests {
     use super::*;
 
     fn rank(ordinary: bool, made: i64) -> Rank {
-        Rank { ordinary, made }
+        Rank {
+            ordinary,
+            made,
+            order: 0,
+        }
     }
 
     #[tokio::test]
@@ -129,6 +137,25 @@ mod tests {
         while tasks.join_next().await.is_some() {}
         assert_eq!(*order.lock().unwrap(), [2, 1, 3, 0]);
         assert_eq!(turns.lock().free, 1);
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_was_heard_of_first_has_all_its_turns_first() {
+        let turns = Turns::new(1);
+        let rank = |order| Rank {
+            order,
+            ..Rank::default()
+        };
+        let first = turns.take(rank(0)).await;
+        let mut later = Box::pin(turns.take(rank(2)));
+        assert!(futures_util::poll!(&mut later).is_pending());
+        let mut sooner = Box::pin(turns.take(rank(1)));
+        assert!(futures_util::poll!(&mut sooner).is_pending());
+        drop(first);
+        let turn = sooner.await;
+        assert!(futures_util::poll!(&mut later).is_pending());
+        drop(turn);
+        drop(later.await);
     }
 
     #[tokio::test]

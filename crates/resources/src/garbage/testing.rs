@@ -17,7 +17,9 @@ use seams::cri::{
 };
 use seams::host::HostError;
 use seams::runtime::{Answer, Code, Runtime, RuntimeError};
-use seams::storage::{Entry, GroupShare, MountPoint, PathKind, Storage, Tree, Work, WorkDone};
+use seams::storage::{
+    Entry, GroupShare, MountPoint, PathKind, Storage, SubPathError, Tree, Work, WorkDone,
+};
 
 use super::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID, Texts};
 
@@ -312,6 +314,22 @@ impl Storage for TestDisk {
     fn run(&self, work: Work) -> WorkDone<'_> {
         work();
         Box::pin(std::future::ready(()))
+    }
+
+    fn write_file(&self, path: &Path, _: &[u8], _: u32) -> Result<bool, HostError> {
+        unused(path)
+    }
+
+    fn read_end(&self, path: &Path, _: usize) -> Result<Option<Vec<u8>>, HostError> {
+        unused(path)
+    }
+
+    fn link(&self, _: &Path, at: &Path) -> Result<(), HostError> {
+        unused(at)
+    }
+
+    fn bind_sub_path(&self, _: &Path, _: &str, at: &Path) -> Result<bool, SubPathError> {
+        unused(at).map_err(SubPathError::Bind)
     }
 
     fn make_directory(&self, path: &Path, _: u32, _: u32) -> Result<bool, HostError> {

@@ -93,10 +93,8 @@ impl Adoption {
             }
             self.decided.insert(source);
             for pod in &delivery.pods {
-                let mirrors = self.mirrors.iter().flatten();
-                let uid = mirrors
-                    .filter_map(|mirror| adopted(pod, mirror, &running))
-                    .next();
+                let mut mirrors = self.mirrors.iter().flatten();
+                let uid = mirrors.find_map(|mirror| adopted(pod, mirror, &running));
                 self.uids.extend(uid.map(|uid| (uid_of(pod), uid)));
             }
             released.push(self.renamed(delivery));
@@ -241,13 +239,13 @@ mod tests {
         Delivery { source, pods }
     }
 
-    fn runs(uid: &str) -> Running {
+    fn runs(uid: &str) -> Arc<BTreeSet<PodRef>> {
         let name = PodName {
             namespace: "default".to_owned(),
             name: "web-n".to_owned(),
         };
         let uid = PodUid::new(uid);
-        Some(Arc::new(BTreeSet::from([PodRef { name, uid }])))
+        Arc::new(BTreeSet::from([PodRef { name, uid }]))
     }
 
     fn uids(deliveries: &[Delivery]) -> Vec<String> {
@@ -261,7 +259,7 @@ mod tests {
         let mut adoption = Adoption::default();
         assert!(adoption.take(delivery(Source::File, &[&own])).is_empty());
         assert!(!adoption.waits_for_mirrors());
-        assert!(adoption.running(runs("theirs")).is_empty());
+        assert!(adoption.running(Some(runs("theirs"))).is_empty());
         assert!(adoption.waits_for_mirrors());
         let released = adoption.take(delivery(Source::Api, &[&mirror(WEB, "theirs")]));
         assert_eq!(uids(&released), ["mirrors", "theirs"]);
@@ -291,7 +289,7 @@ mod tests {
         ];
         for (text, running) in cases {
             let mut adoption = Adoption::default();
-            adoption.running(runs(running));
+            adoption.running(Some(runs(running)));
             adoption.take(delivery(Source::Api, &[&mirror(text, "theirs")]));
             let released = adoption.take(delivery(Source::File, &[&own]));
             assert_eq!(uids(&released), [own_uid.as_str()], "{text}");
@@ -302,14 +300,14 @@ mod tests {
     fn nobody_waits_for_mirrors_where_nothing_runs_and_not_for_ever() {
         let own = ours(WEB);
         let own_uid = uid_of(&own).to_string();
-        for running in [runs(&own_uid), Some(Arc::default())] {
+        for running in [runs(&own_uid), Arc::default()] {
             let mut adoption = Adoption::default();
-            adoption.running(running);
+            adoption.running(Some(running));
             let released = adoption.take(delivery(Source::File, &[&own]));
             assert_eq!(uids(&released), [own_uid.as_str()]);
         }
         let mut adoption = Adoption::default();
-        adoption.running(runs("theirs"));
+        adoption.running(Some(runs("theirs")));
         assert!(adoption.take(delivery(Source::File, &[&own])).is_empty());
         assert_eq!(uids(&adoption.give_up()), [own_uid.as_str()]);
         // Decided is decided: what runs now is not ended for a mirror that came late.

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 use super::{Outcome, RETRY};
 use crate::objects::PodObjects;
 use crate::slot::Slot;
-use crate::task::{Worker, rank};
+use crate::task::Worker;
 
 /// What is busy is soon free: a mount that a dying process still holds.
 const SOON: Duration = Duration::from_millis(200);
@@ -57,7 +57,7 @@ impl Worker {
     pub(super) async fn remove(&mut self, slot: &Slot) -> Outcome {
         let on = Arc::clone(&self.on);
         let uid = self.pod.uid.clone();
-        let _turn = on.turns.take(rank(slot)).await;
+        let _turn = on.turns.take(self.rank(slot)).await;
         let removed = garbage::remove_pod(
             &on.runtime,
             &on.storage,

@@ -13,7 +13,7 @@ use super::{Outcome, RETRY, grpc};
 use crate::plan::{Kill, Kind, PodKill};
 use crate::slot::Slot;
 use crate::spec::spec_of;
-use crate::task::{Worker, rank};
+use crate::task::Worker;
 
 /// Nothing is ended in less: a runtime needs a moment to pass a signal on.
 const LEAST: Duration = Duration::from_secs(2);
@@ -89,7 +89,7 @@ impl Worker {
     async fn stop_sandboxes(&self, slot: &Slot, observed: &ObservedPod) -> Result<(), String> {
         let on = &self.on;
         for sandbox in &observed.sandboxes {
-            let _turn = on.turns.take(rank(slot)).await;
+            let _turn = on.turns.take(self.rank(slot)).await;
             let request = cri::StopPodSandboxRequest {
                 pod_sandbox_id: sandbox.id.clone(),
             };

@@ -13,7 +13,7 @@ use crate::spec::dns::{PodDns, ResolvConf};
 use crate::spec::sandbox::{SandboxSources, config, log_directory};
 use crate::spec::security::PodSecurity;
 use crate::spec::{About, spec_of};
-use crate::task::{Worker, rank};
+use crate::task::Worker;
 
 const NODES_LOGS: u32 = 0o755;
 
@@ -48,7 +48,7 @@ impl Worker {
         let cut = self.cut(slot);
         tokio::pin!(cut);
         let _turn = tokio::select! {
-            turn = on.turns.take(rank(slot)) => turn,
+            turn = on.turns.take(self.rank(slot)) => turn,
             () = &mut cut => return Err(None),
         };
         let request = cri::RunPodSandboxRequest {

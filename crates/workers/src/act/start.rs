@@ -30,7 +30,7 @@ use crate::spec::mounts::{
 use crate::spec::sandbox::log_directory;
 use crate::spec::security::{ImageUser, PodSecurity};
 use crate::spec::{hosts, spec_of, uses_host_network};
-use crate::task::{Worker, rank};
+use crate::task::Worker;
 
 const LOGS_MODE: u32 = 0o755;
 const HOSTS_MODE: u32 = 0o644;
@@ -152,7 +152,7 @@ impl Worker {
         };
         let image = self.image(scene, start.kind, container).await?;
         let _turn = tokio::select! {
-            turn = on.turns.take(rank(scene.slot)) => turn,
+            turn = on.turns.take(self.rank(scene.slot)) => turn,
             () = self.cut(scene.slot) => return Err(Trouble::Cut),
         };
         let config = self.container_config(scene, start, container, &image);
