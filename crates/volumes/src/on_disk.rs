@@ -102,7 +102,7 @@ pub(crate) fn tear_down(
     uid: &PodUid,
 ) -> Result<(), UnmountError> {
     checked(uid)?;
-
+    clear(storage, &layout.subpaths(uid))?;
     let mut problem = None;
     for volume in volumes(storage, layout, uid)? {
         if let Err(found) = tear_down_one(storage, uid, &volume) {
