@@ -206,8 +206,14 @@ fn start_sources(
         let (delivered, deliveries) = watch::channel(None);
         if let Some(shared) = &side.shared {
             let pods = shared.pods.clone();
-            parts.start("pods of the API", |ending| {
-                hand_over(pods, delivered, ending)
+            let mut own_node = side.own_node.clone();
+            // They are judged by the node's own object.
+            parts.start("pods of the API", |ending| async move {
+                let seen = own_node.wait_for(Option::is_some);
+                let seen = ending.run_until_cancelled(seen).await.is_some();
+                if seen {
+                    hand_over(pods, delivered, ending).await;
+                }
             });
             return deliveries;
         }

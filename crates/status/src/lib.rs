@@ -38,6 +38,7 @@ pub use merge::merge;
 pub use normal::normalise;
 pub use patch::two_way;
 pub use reports::{Report, Reports};
+pub use spec::restarts;
 pub use sync::StatusSync;
 pub use terminate::terminate;
 pub use transition::{IllegalTransition, check as check_transition};

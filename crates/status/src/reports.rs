@@ -212,7 +212,9 @@ impl Reports {
         match outcome {
             Outcome::Known(pod) => {
                 entry.failures = 0;
-                if is_newer(&pod, entry.api.as_deref()) {
+                // A mirror may have been replaced while the old one was told.
+                let ours = entry.report.api_uid.as_ref().map(PodUid::as_str);
+                if pod.metadata.uid.as_deref() == ours && is_newer(&pod, entry.api.as_deref()) {
                     entry.api = Some(pod);
                 }
             }

@@ -39,7 +39,7 @@ pub(crate) fn is_sidecar(container: &Container) -> bool {
 
 /// Whether a container that ended so is started again: its own rules, then its own
 /// policy, then the pod's.
-pub(crate) fn restarts(container: &Container, spec: &PodSpec, exit_code: i32) -> bool {
+pub fn restarts(container: &Container, spec: &PodSpec, exit_code: i32) -> bool {
     let by_policy = |policy: &str| match policy {
         "Always" => Some(true),
         "OnFailure" => Some(exit_code != 0),

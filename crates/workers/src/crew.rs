@@ -108,7 +108,11 @@ impl Crew {
                     let ready = self.desired.borrow().ready && known.borrow().is_some();
                     if ready {
                         let pods = known.borrow().clone().unwrap_or_default();
-                        self.remove_orphans(&state, pods).await;
+                        // A disk that hangs must not keep the node from its pods.
+                        let removing = self.remove_orphans(&state, pods);
+                        if seams::timeout(&*on.clock, ORPHANS, removing).await.is_err() {
+                            warn!("what pods that are gone have left is not removed yet: the disk does not answer");
+                        }
                     }
                     let pause = if ready { ORPHANS } else { Duration::from_secs(1) };
                     orphans = on.clock.sleep(on.spread(pause));

@@ -155,7 +155,7 @@ pub fn plan(given: &Given<'_>) -> Plan {
     let Given { slot, memory, .. } = given;
     let ending = slot.ending.is_some() || slot.rejected.is_some() || memory.over;
     let next = if ending { end(given) } else { go_on(given) };
-    if let Some(until) = memory.retry_at.filter(|until| given.now < *until)
+    if let Some(until) = memory.retry_at.filter(|until| is_ahead(given.now, *until))
         && !matches!(next, Plan::Rest(_) | Plan::Finish)
     {
         return Plan::Rest(Rest {
@@ -164,6 +164,14 @@ pub fn plan(given: &Given<'_>) -> Plan {
         });
     }
     next
+}
+
+/// Whether a time that was set for a retry is still to come. One that is further away
+/// than any pause was set by a clock that has been put back since.
+fn is_ahead(now: Duration, until: Duration) -> bool {
+    const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+    let left = until.saturating_sub(now);
+    !left.is_zero() && left <= LONGEST_PAUSE
 }
 
 /// A pod that is to end.
@@ -229,13 +237,8 @@ fn restarts_on_failure(spec: &PodSpec) -> bool {
 
 /// Whether a container that ended is to be started again.
 fn restarts(pod: &Pod, container: &Container, observed: &ObservedContainer) -> bool {
-    let spec = spec_of(pod);
-    let own = container.restart_policy.as_deref();
-    match own.or(spec.restart_policy.as_deref()) {
-        Some("Never") => false,
-        Some("OnFailure") => observed.exit_code != 0,
-        _ => true,
-    }
+    // As the status has it: else one of the two would wait for the other.
+    status::restarts(container, &spec_of(pod), observed.exit_code)
 }
 
 fn succeeded(observed: &ObservedContainer) -> bool {

@@ -245,7 +245,7 @@ impl Worker {
         let on = Arc::clone(&self.on);
         let now = on.now();
         rest.wake(now + on.spread(on.settings.resync));
-        if let Some(deadline) = self.deadline(slot) {
+        if let Some(deadline) = self.deadline(slot).filter(|_| !self.is_ending(slot)) {
             rest.wake(deadline);
         }
         let pause = rest.until.unwrap_or_default().saturating_sub(now);
@@ -303,7 +303,7 @@ impl Worker {
         self.known.terminal = self.is_ending(slot) && !observed.is_running();
         // Between a container and the one that takes its place, its end says
         // nothing of the pod.
-        if self.memory.replaced.is_empty() {
+        if self.memory.replaced.is_empty() || self.is_ending(slot) {
             self.report(slot, observed);
         }
         let phase = self

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use seams::Clock;
 use tokio::sync::oneshot;
 
 /// Who is next: the least goes first.
@@ -36,6 +38,23 @@ struct Queue {
 #[derive(Debug)]
 pub struct Turn {
     turns: Option<Turns>,
+}
+
+/// Who holds a turn for longer gives it back, and goes on without: a call that hangs
+/// must not keep all pods waiting, least of all the one that it hangs for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Turn {
+    /// Work that this turn is for.
+    pub async fn spend<T>(self, clock: &dyn Clock, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = clock.sleep(PATIENCE) => drop(self),
+        }
+        work.await
+    }
 }
 
 impl Turns {
@@ -156,6 +175,23 @@ mod tests {
         assert!(futures_util::poll!(&mut later).is_pending());
         drop(turn);
         drop(later.await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_long_gives_the_turn_back_and_goes_on() {
+        let clock = testkit::clock::TokioClock::starting_at(std::time::UNIX_EPOCH);
+        let turns = Turns::new(1);
+        let turn = turns.take(Rank::default()).await;
+        let long = turn.spend(&clock, clock.sleep(PATIENCE * 3));
+        let next = async {
+            drop(turns.take(Rank::default()).await);
+            clock.uptime()
+        };
+        let begun = clock.uptime();
+        let ((), taken) = tokio::join!(long, next);
+        assert_eq!(taken, begun + PATIENCE);
+        assert_eq!(clock.uptime(), begun + PATIENCE * 3);
+        assert_eq!(turns.lock().free, 1);
     }
 
     #[tokio::test]

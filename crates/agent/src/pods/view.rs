@@ -69,6 +69,18 @@ impl Viewing {
         }
     }
 
+    /// What the node's object will be, unless it has come meanwhile: looking takes a
+    /// moment.
+    async fn expected(&self, known: &mut Option<Arc<Node>>) -> Arc<Node> {
+        if let Some(node) = known {
+            return Arc::clone(node);
+        }
+        let node = Arc::new(self.preview.node().await);
+        *known = Some(Arc::clone(&node));
+        let own = self.own_node.as_ref();
+        own.and_then(|own| own.borrow().clone()).unwrap_or(node)
+    }
+
     async fn look(&mut self, expected: &mut Option<Arc<Node>>) {
         let uptime = self.clock.uptime();
         let cause = self.health.borrow().check(uptime).err();
@@ -86,10 +98,7 @@ impl Viewing {
                 *expected = None;
                 node
             }
-            None => match expected {
-                Some(node) => Arc::clone(node),
-                None => Arc::clone(expected.insert(Arc::new(self.preview.node().await))),
-            },
+            None => self.expected(expected).await,
         };
         let view = view_of(node, &runtime);
         self.view.send_if_modified(|before| {

@@ -57,15 +57,15 @@ impl Worker {
     pub(super) async fn remove(&mut self, slot: &Slot) -> Outcome {
         let on = Arc::clone(&self.on);
         let uid = self.pod.uid.clone();
-        let _turn = on.turns.take(self.rank(slot)).await;
-        let removed = garbage::remove_pod(
+        let turn = on.turns.take(self.rank(slot)).await;
+        let removing = garbage::remove_pod(
             &on.runtime,
             &on.storage,
             &self.pod,
             &on.settings.logs,
             &on.settings.log_links,
-        )
-        .await;
+        );
+        let removed = turn.spend(&*on.clock, removing).await;
         if let Err(error) = removed {
             return self.not_clean(&error.to_string());
         }

@@ -89,11 +89,12 @@ impl Worker {
     async fn stop_sandboxes(&self, slot: &Slot, observed: &ObservedPod) -> Result<(), String> {
         let on = &self.on;
         for sandbox in &observed.sandboxes {
-            let _turn = on.turns.take(self.rank(slot)).await;
+            let turn = on.turns.take(self.rank(slot)).await;
             let request = cri::StopPodSandboxRequest {
                 pod_sandbox_id: sandbox.id.clone(),
             };
-            let stopped = on.runtime.stop_pod_sandbox(request).await;
+            let stopping = on.runtime.stop_pod_sandbox(request);
+            let stopped = turn.spend(&*on.clock, stopping).await;
             if let Err(error) = stopped
                 && !error.is_not_found()
             {

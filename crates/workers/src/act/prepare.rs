@@ -1,7 +1,7 @@
 //! What a pod needs before anything of it can run.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::{Outcome, RETRY};
 use crate::slot::Slot;
@@ -42,7 +42,8 @@ impl Worker {
             () = self.cut(slot) => return Outcome::Cut,
         };
         match mounted {
-            Ok(mounted) => {
+            Ok(mut mounted) => {
+                mounted.refresh_at = self.not_at_once(mounted.refresh_at);
                 self.mounted = Some(mounted);
                 self.mount_failures = None;
                 self.memory.prepared = true;
@@ -71,13 +72,21 @@ impl Worker {
         Outcome::Failed(pause.min(LAST_MOUNT_RETRY))
     }
 
+    /// What was made anew is not made anew at once, whatever a clock that is ahead of
+    /// the API server's says.
+    fn not_at_once(&self, refresh_at: Option<SystemTime>) -> Option<SystemTime> {
+        let least = self.on.clock.now() + self.on.spread(RETRY);
+        refresh_at.map(|at| at.max(least))
+    }
+
     /// Brings what is in the volumes up to date. What fails is tried again.
     pub(crate) async fn refresh_volumes(&mut self, slot: &Slot) {
         let on = Arc::clone(&self.on);
         match on.volumes.refresh(&slot.pod).await {
             Ok(fresh) => {
+                let refresh_at = self.not_at_once(fresh.refresh_at);
                 if let Some(mounted) = &mut self.mounted {
-                    mounted.refresh_at = fresh.refresh_at;
+                    mounted.refresh_at = refresh_at;
                 }
             }
             Err(error) => {

@@ -47,7 +47,7 @@ impl Worker {
         make_log_directory(&on.storage, &directory).await?;
         let cut = self.cut(slot);
         tokio::pin!(cut);
-        let _turn = tokio::select! {
+        let turn = tokio::select! {
             turn = on.turns.take(self.rank(slot)) => turn,
             () = &mut cut => return Err(None),
         };
@@ -57,7 +57,7 @@ impl Worker {
         };
         // The runtime undoes one that nobody waits for any more.
         let made = tokio::select! {
-            made = on.runtime.run_pod_sandbox(request) => made,
+            made = turn.spend(&*on.clock, on.runtime.run_pod_sandbox(request)) => made,
             () = &mut cut => return Err(None),
         };
         let made = made.map_err(|error| Some(grpc(&error)))?;

@@ -112,7 +112,10 @@ impl Worker {
                     self.known.waiting.remove(&name);
                     self.memory.retry_container_at.remove(&name);
                 }
-                Err(Trouble::Cut) => return Outcome::Cut,
+                Err(Trouble::Cut) => {
+                    self.memory.replaced.clear();
+                    return Outcome::Cut;
+                }
                 Err(Trouble::Waiting(waiting, retry_after)) => {
                     let before = self.known.waiting.insert(name.clone(), waiting.clone());
                     let again = before.is_some_and(|before| before.reason == waiting.reason);
@@ -147,14 +150,10 @@ impl Worker {
             backoff.started(&container.name, &key, ended, on.now(), most);
         }
         let about = (start.kind, container.name.as_str());
-        let tell = |severity, reason, message: String| {
+        let tell = |severity: Severity, reason: &str, message: String| {
             on.telling.container(pod, about, severity, reason, message);
         };
         let image = self.image(scene, start.kind, container).await?;
-        let _turn = tokio::select! {
-            turn = on.turns.take(self.rank(scene.slot)) => turn,
-            () = self.cut(scene.slot) => return Err(Trouble::Cut),
-        };
         let config = self.container_config(scene, start, container, &image);
         let config = config.await.inspect_err(|trouble| {
             if let Trouble::Waiting(waiting, _) = trouble {
@@ -166,43 +165,54 @@ impl Worker {
             }
         })?;
         let path = config.log_path.clone();
-        if let Some(id) = start
-            .before
-            .as_ref()
-            .and_then(|before| before.unstarted.clone())
-        {
+        let turn = tokio::select! {
+            turn = on.turns.take(self.rank(scene.slot)) => turn,
+            () = self.cut(scene.slot) => return Err(Trouble::Cut),
+        };
+        // From here on nothing is cut: what is begun is ended, and looked at.
+        let making = self.make(scene, start, config, &tell);
+        let id = turn.spend(&*on.clock, making).await?;
+        tell(Severity::Normal, "Started", "Container started".to_owned());
+        info!(pod = %self.pod, container = container.name, id, "a container was started");
+        self.link_log(scene, &container.name, &id, &path).await;
+        Ok(())
+    }
+
+    /// Makes a container and starts it: its id.
+    async fn make(
+        &self,
+        scene: &Scene<'_>,
+        start: &Start,
+        config: cri::ContainerConfig,
+        tell: &(dyn Fn(Severity, &str, String) + Send + Sync),
+    ) -> Result<String, Trouble> {
+        let on = &self.on;
+        let before = start.before.as_ref();
+        if let Some(id) = before.and_then(|before| before.unstarted.clone()) {
             self.remove_unstarted(id).await?;
         }
-        // From here on nothing is cut: what is begun is ended, and looked at.
         let request = cri::CreateContainerRequest {
             pod_sandbox_id: scene.sandbox_id.clone(),
             config: Some(config),
             sandbox_config: Some(scene.sandbox.clone()),
         };
         let created = on.runtime.create_container(request).await;
-        let id = created
-            .map_err(|error| {
-                tell(
-                    Severity::Warning,
-                    "Failed",
-                    format!("Error: {}", error.message),
-                );
-                Trouble::new("CreateContainerError", error.message)
-            })?
-            .container_id;
+        let created = created.map_err(|error| {
+            let message = format!("Error: {}", error.message);
+            tell(Severity::Warning, "Failed", message);
+            Trouble::new("CreateContainerError", error.message)
+        })?;
+        let id = created.container_id;
         tell(Severity::Normal, "Created", "Container created".to_owned());
         let request = cri::StartContainerRequest {
             container_id: id.clone(),
         };
         on.runtime.start_container(request).await.map_err(|error| {
-            let message = error.message.replace(&id, &container.name);
+            let message = error.message.replace(&id, &start.container);
             tell(Severity::Warning, "Failed", format!("Error: {message}"));
             Trouble::new("RunContainerError", error.message)
         })?;
-        tell(Severity::Normal, "Started", "Container started".to_owned());
-        info!(pod = %self.pod, container = container.name, id, "a container was started");
-        self.link_log(scene, &container.name, &id, &path).await;
-        Ok(())
+        Ok(id)
     }
 
     /// A runtime refuses while it is being started: then it will be seen to run.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
 use super::{
-    BackingOff, Before, Given, Kill, Kind, Plan, PodKill, Rest, Start, restarts,
+    BackingOff, Before, Given, Kill, Kind, Plan, PodKill, Rest, Start, is_ahead, restarts,
     restarts_on_failure,
 };
 use crate::spec::hash::hash_text;
@@ -200,7 +200,7 @@ fn start(
         return;
     }
     let retry_at = given.memory.retry_container_at.get(&container.name);
-    if let Some(&until) = retry_at.filter(|until| given.now < **until) {
+    if let Some(&until) = retry_at.filter(|until| is_ahead(given.now, **until)) {
         actions.rest.wake(until);
         actions.keeps = true;
         return;

@@ -584,6 +584,9 @@ fn after_a_failure_of_the_whole_pod_nothing_is_done_until_its_time() {
     };
     assert_eq!(case.plan(), Plan::Rest(wakes));
     assert_eq!(case.plan_at(NOW + 3), Plan::Sandbox { attempt: 0 });
+    // Nothing waits for hours: the clock was put back.
+    let case = Case::simple("Always").remembers(|memory| memory.retry_at = Some(seconds(30_000)));
+    assert_eq!(case.plan(), Plan::Sandbox { attempt: 0 });
 }
 
 #[test]
