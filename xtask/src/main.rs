@@ -109,6 +109,8 @@ enum Bench {
     Density(bench::density::Plan),
     /// Hollow nodes in one process, beside kubemark (builds a release first)
     Fleet(bench::fleet::Plan),
+    /// Hollow nodes with pods, in one process (builds a release first)
+    Pods(bench::pods::Plan),
 }
 
 #[derive(Subcommand)]
@@ -131,6 +133,7 @@ fn main() -> ExitCode {
             Bench::Idle { seconds } => bench::idle::run(seconds),
             Bench::Density(plan) => bench::density::run(&plan),
             Bench::Fleet(plan) => bench::fleet::run(&plan),
+            Bench::Pods(plan) => bench::pods::run(&plan),
         }),
         Task::Chaos {
             what: Chaos::Agent(plan),

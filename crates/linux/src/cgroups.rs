@@ -58,6 +58,9 @@ const KNOWN: [&str; 14] = [
 pub(crate) struct Hierarchies {
     version: CgroupVersion,
     all: Vec<Hierarchy>,
+    /// Of a machine that has both versions: no controllers, but runtimes make groups
+    /// there as well.
+    beside: Option<Hierarchy>,
 }
 
 #[derive(Debug)]
@@ -75,6 +78,7 @@ impl Hierarchies {
             return Ok(Self {
                 version: CgroupVersion::V2,
                 all: vec![Hierarchy { controllers, root }],
+                beside: None,
             });
         }
         let mut shortest = BTreeMap::<BTreeSet<String>, &str>::new();
@@ -99,6 +103,13 @@ impl Hierarchies {
         Ok(Self {
             version: CgroupVersion::V1,
             all: hierarchies.collect(),
+            beside: mounts
+                .lines()
+                .find_map(version_2_mount)
+                .map(|point| Hierarchy {
+                    controllers: BTreeSet::new(),
+                    root: files.path(point),
+                }),
         })
     }
 
@@ -186,7 +197,7 @@ impl Hierarchies {
     }
 
     pub(crate) fn remove(&self, path: &Path) -> Result<(), HostError> {
-        for hierarchy in &self.all {
+        for hierarchy in self.all.iter().chain(&self.beside) {
             remove_group(&hierarchy.group(path))?;
         }
         Ok(())
@@ -194,7 +205,7 @@ impl Hierarchies {
 
     pub(crate) fn below(&self, path: &Path) -> Result<Vec<String>, HostError> {
         let mut names = BTreeSet::new();
-        for hierarchy in &self.all {
+        for hierarchy in self.all.iter().chain(&self.beside) {
             let groups = groups_in(&hierarchy.group(path))?;
             let name = |group: PathBuf| group.file_name()?.to_str().map(str::to_owned);
             names.extend(groups.into_iter().filter_map(name));
@@ -276,6 +287,12 @@ fn version_1_mount(line: &str) -> Option<(BTreeSet<String>, &str)> {
     let controllers: BTreeSet<String> = controllers.map(str::to_owned).collect();
     let point = place.split(' ').nth(4)?;
     (!controllers.is_empty()).then_some((controllers, point))
+}
+
+/// The place of a mount of version 2.
+fn version_2_mount(line: &str) -> Option<&str> {
+    let (place, kind) = line.split_once(" - ")?;
+    (kind.split(' ').next()? == "cgroup2").then(|| place.split(' ').nth(4))?
 }
 
 fn make_directory(group: &Path) -> Result<(), HostError> {

@@ -72,6 +72,10 @@ pub fn install(program: &Path, target: &Path) -> Result<()> {
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent)?;
     }
-    fs::copy(program, target).with_context(|| format!("cannot copy {}", program.display()))?;
+    // By another process: a file that this one writes may be open in a child that
+    // another thread starts at that moment, and then it cannot be executed.
+    let mut copy = Command::new("cp");
+    copy.arg("--remove-destination").arg(program).arg(target);
+    command::run(&mut copy)?;
     Ok(())
 }

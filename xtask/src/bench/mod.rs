@@ -6,6 +6,7 @@ pub(crate) mod density;
 pub(crate) mod fleet;
 mod heartbeats;
 pub(crate) mod idle;
+pub(crate) mod pods;
 mod process;
 mod table;
 

@@ -23,9 +23,19 @@ const CONTROL_PLANE: [&str; 4] = [
     "/etc/kubernetes/controller-manager.conf",
 ];
 
-/// Directories that a join made, inner ones first: they go if nothing is in them.
-const DIRECTORIES: [&str; 6] = [
+/// Where the agent keeps which images it has pulled, and for whom.
+const RECORDS: [&str; 2] = [
+    "/var/lib/kubelet/image_manager/pulling",
+    "/var/lib/kubelet/image_manager/pulled",
+];
+
+/// Directories that a join made, or the agent that it started, inner ones first: they go if nothing is in them.
+const DIRECTORIES: [&str; 10] = [
     CERTIFICATES,
+    RECORDS[0],
+    RECORDS[1],
+    "/var/lib/kubelet/image_manager",
+    "/var/lib/kubelet/pods",
     KUBELET_DIRECTORY,
     "/etc/systemd/system/kubelet.service.d",
     "/etc/kubernetes/pki",
@@ -88,6 +98,9 @@ impl ResetPlan {
         let left = beside.iter().filter(|path| present(&&path.as_str()));
         paths.extend(left.map(PathBuf::from));
         paths.extend(certificates(root)?);
+        for directory in RECORDS {
+            paths.extend(records(root, directory)?);
+        }
         for path in [UNIT_PATH, DROP_IN_PATH] {
             match files::read(&below(root, Path::new(path)))? {
                 Some(content) if content.starts_with(MARK.as_bytes()) => paths.push(path.into()),
@@ -172,7 +185,31 @@ fn is_there(path: &Path) -> bool {
 /// The pairs of the node, under the names that kubelets give them, and what our
 /// agent tells of them.
 fn certificates(root: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let directory = below(root, Path::new(CERTIFICATES));
+    files_in(root, CERTIFICATES, |name| {
+        let pair = (name.starts_with("kubelet-client") || name.starts_with("kubelet-server"))
+            && name.contains(".pem");
+        let others = [
+            "kubelet-client.key.tmp",
+            "kubelet.crt",
+            "kubelet.key",
+            published::FILE_NAME,
+        ];
+        pair || others.contains(&name)
+    })
+}
+
+/// What the agent has noted of images, under the names that kubelets give it.
+fn records(root: &Path, directory: &str) -> Result<Vec<PathBuf>, FileError> {
+    files_in(root, directory, |name| name.starts_with("sha256-"))
+}
+
+/// The files of a directory that are wanted, sorted; none where there is none.
+fn files_in(
+    root: &Path,
+    place: &str,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<PathBuf>, FileError> {
+    let directory = below(root, Path::new(place));
     let failed = |cause| FileError::new("list", &directory, cause);
     let entries = match fs::read_dir(&directory) {
         Ok(entries) => entries,
@@ -183,18 +220,9 @@ fn certificates(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     for entry in entries {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
-        let text = name.to_string_lossy();
-        let pair = (text.starts_with("kubelet-client") || text.starts_with("kubelet-server"))
-            && text.contains(".pem");
-        let others = [
-            "kubelet-client.key.tmp",
-            "kubelet.crt",
-            "kubelet.key",
-            published::FILE_NAME,
-        ];
-        let directory = entry.file_type().map_err(failed)?.is_dir();
-        if (pair || others.contains(&&*text)) && !directory {
-            found.push(Path::new(CERTIFICATES).join(&name));
+        let is_directory = entry.file_type().map_err(failed)?.is_dir();
+        if !is_directory && is_wanted(&name.to_string_lossy()) {
+            found.push(Path::new(place).join(&name));
         }
     }
     found.sort();
