@@ -161,14 +161,35 @@ fn compatible(first: &[Span], second: &[Span], leave: Leave) -> bool {
             _ => {}
         }
         let may_miss = |span: &Span| may_miss(span, before, leave);
-        if first.get(one).is_some_and(may_miss) {
+        if first.get(one).is_some_and(may_miss) || shares_a_wait(first, one) {
             open.push((one + 1, other, before));
         }
-        if second.get(other).is_some_and(may_miss) {
+        if second.get(other).is_some_and(may_miss) || shares_a_wait(second, other) {
             open.push((one, other + 1, before));
         }
     }
     false
+}
+
+/// Whether a state is the end of a container, or its wait after a crash, and the other
+/// of the two is beside it. Upstream shows now the one and now the other for most of the
+/// wait, as its looks fall; which it is says nothing.
+fn shares_a_wait(spans: &[Span], index: usize) -> bool {
+    let attempt = |span: &Span| {
+        span.what
+            .split_once(" restarts=")
+            .map(|(_, count)| count.to_owned())
+    };
+    let is_pair = |end: Option<&Span>, wait: Option<&Span>| {
+        let (Some(end), Some(wait)) = (end, wait) else {
+            return false;
+        };
+        end.what.starts_with("terminated:")
+            && wait.what.starts_with("waiting:CrashLoopBackOff ")
+            && attempt(end) == attempt(wait)
+    };
+    let before = index.checked_sub(1).and_then(|before| spans.get(before));
+    is_pair(spans.get(index), spans.get(index + 1)) || is_pair(before, spans.get(index))
 }
 
 /// A moment may be missed, and that something ran if it was brief; what follows is
@@ -246,7 +267,7 @@ mod tests {
         text.split(", ")
             .filter(|part| !part.is_empty())
             .map(|part| {
-                let (what, lasted) = match part.split_once(' ') {
+                let (what, lasted) = match part.rsplit_once(' ') {
                     Some((what, millis)) => {
                         let millis = millis.parse().expect("milliseconds");
                         (what, Some(Duration::from_millis(millis)))
@@ -286,6 +307,29 @@ mod tests {
             let answer = compatible(&sequence(first), &sequence(second), Leave::default());
             assert_eq!(answer, expected, "{first:?} and {second:?}");
         }
+    }
+
+    #[test]
+    fn of_an_end_and_the_wait_after_it_either_may_be_missing() {
+        let end = "terminated:Error:3 restarts=1 9000";
+        let wait = "waiting:CrashLoopBackOff restarts=1 9000";
+        let other = "waiting:CrashLoopBackOff restarts=2 9000";
+        let both = format!("{end}, {wait}, z");
+        for (second, expected) in [
+            (format!("{end}, z"), true),
+            (format!("{wait}, z"), true),
+            (format!("{other}, z"), false),
+        ] {
+            let (first, second) = (sequence(&both), sequence(&second));
+            let answer = compatible(&first, &second, Leave::default());
+            assert_eq!(answer, expected, "{second:?}");
+        }
+        let alone = compatible(
+            &sequence(&format!("{end}, z")),
+            &sequence("z"),
+            Leave::default(),
+        );
+        assert!(!alone);
     }
 
     #[test]
