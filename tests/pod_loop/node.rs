@@ -222,7 +222,6 @@ impl Node {
             },
             longest_backoff: Duration::from_secs(300),
             resync: Duration::from_secs(60),
-            prefers_ipv6: false,
             started: Timestamp::try_from(self.clock.now()).unwrap(),
         }
     }
@@ -250,7 +249,6 @@ fn view() -> NodeView {
     NodeView {
         node: Some(Arc::new(serde_json::from_value(node).unwrap())),
         runtime_name: "containerd".to_owned(),
-        probed: true,
         host_ips: vec![IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))],
         ..NodeView::default()
     }

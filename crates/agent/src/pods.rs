@@ -358,7 +358,6 @@ impl Making {
                 admission: self.config.admission,
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
-                prefers_ipv6: self.config.prefers_ipv6,
                 started: Timestamp::try_from(clock.now()).unwrap_or_default(),
             },
             clock,

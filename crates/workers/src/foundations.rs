@@ -43,8 +43,6 @@ pub struct Settings {
     pub longest_backoff: Duration,
     /// `syncFrequency`.
     pub resync: Duration,
-    /// The node prefers addresses of IPv6.
-    pub prefers_ipv6: bool,
     /// When this agent began.
     pub started: Timestamp,
 }
@@ -56,8 +54,6 @@ pub struct NodeView {
     pub node: Option<Arc<Node>>,
     /// `containerd`; empty until the runtime has told it.
     pub runtime_name: String,
-    /// The runtime has been asked, whatever came of it.
-    pub probed: bool,
     /// Why pods cannot have a network.
     pub network_problem: Option<String>,
     /// The first one is the node's.

@@ -2,6 +2,7 @@
 //! beginning to its end. There is never more than one for a uid.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -441,7 +442,7 @@ impl Worker {
         NodeFacts {
             runtime_name: view.runtime_name.clone(),
             host_ips: view.host_ips.clone(),
-            prefers_ipv6: self.on.settings.prefers_ipv6,
+            prefers_ipv6: view.host_ips.first().is_some_and(IpAddr::is_ipv6),
             agent_started: self.on.settings.started,
         }
     }

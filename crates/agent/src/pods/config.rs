@@ -36,7 +36,6 @@ pub struct PodsConfig {
     pub(crate) garbage: Limits,
     pub(crate) longest_backoff: Duration,
     pub(crate) resync: Duration,
-    pub(crate) prefers_ipv6: bool,
     /// So many pods are in the runtime's hands at a time.
     pub(crate) at_once: usize,
 }
@@ -175,7 +174,6 @@ impl PodsConfig {
             garbage: flags.garbage,
             longest_backoff: longest_backoff(settings),
             resync: duration("syncFrequency"),
-            prefers_ipv6: false,
             at_once: (flags.cpus * 2).max(4),
         })
     }

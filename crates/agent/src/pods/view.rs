@@ -139,7 +139,6 @@ fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
     let default = handlers.find(|handler| handler.name.is_empty());
     NodeView {
         runtime_name: runtime.name.clone(),
-        probed: runtime.probed,
         network_problem: runtime.network_problem(),
         host_ips,
         recursive_read_only: default.is_some_and(|default| default.recursive_read_only_mounts),
