@@ -24,8 +24,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
 use seams::Clock as _;
 
-use runtime::{Act, Snapshot, name_of};
-use script::{Event, Played, Script, Tracked, any_script, lagging_script};
+use runtime::{Act, Meddling, Snapshot, name_of};
+use script::{Event, Played, Script, Tracked, any_script, lagging, lagging_script};
 use story::{Life, Outcome, Policy, Story, image};
 use types::desired::Source;
 
@@ -90,6 +90,16 @@ fn a_pod_that_went_while_no_agent_ran_is_ended_once_all_sources_were_heard() {
 fn a_container_that_was_being_started_when_the_agent_died_is_not_started_twice() {
     let restart = Event::Restart { away: 1, late: 0 };
     check(&one(3, vec![(12, restart)])).unwrap();
+}
+
+#[test]
+fn a_sandbox_that_is_seen_late_is_not_made_twice() {
+    let events = vec![(15, Event::Edit(0)), (29, Event::Return(0, 4))];
+    let mut script = one(0, events);
+    script.stories[0].comes = 0;
+    script.stories[0].stop_delay = 1;
+    script.troubles = lagging(Meddling::Stale(Duration::from_millis(1393)));
+    check(&script).unwrap();
 }
 
 fn check(script: &Script) -> Result<(), TestCaseError> {

@@ -371,11 +371,14 @@ pub(crate) fn lagging_script() -> impl Strategy<Value = Script> {
         lag.clone().prop_map(Meddling::Stale),
         lag.prop_map(Meddling::Late)
     ];
-    scripts(lags.prop_map(|lags| {
-        vec![Trouble {
-            at: 0,
-            lasts: LAST,
-            what: Ailment::Answers(lags),
-        }]
-    }))
+    scripts(lags.prop_map(lagging))
+}
+
+/// That, all the time.
+pub(crate) fn lagging(lags: Meddling) -> Vec<Trouble> {
+    vec![Trouble {
+        at: 0,
+        lasts: LAST,
+        what: Ailment::Answers(lags),
+    }]
 }

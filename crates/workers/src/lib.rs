@@ -22,6 +22,7 @@ mod task;
 pub mod telling;
 pub mod termination;
 pub mod turns;
+mod unseen;
 
 pub use crew::Crew;
 pub use foundations::{Foundations, NodeView, Settings};

@@ -27,9 +27,13 @@ use crate::slot::{Slot, is_terminal};
 use crate::spec::spec_of;
 use crate::termination;
 use crate::turns::Rank;
+use crate::unseen::Unseen;
 
 /// Before something is done again that nothing has come of.
 const FRUITLESS: Duration = Duration::from_secs(1);
+
+/// Before a runtime is asked again that does not tell of what was just made.
+const BEHIND: Duration = Duration::from_millis(250);
 
 /// How long the end of a container is shown before what it waits for.
 const ENDED_FIRST: Duration = Duration::from_secs(1);
@@ -59,6 +63,7 @@ pub(crate) struct Worker {
     told_of_wait: BTreeSet<(String, Duration)>,
     /// What was last done, and on which observation.
     last_act: Option<(Plan, Arc<ObservedPod>)>,
+    pub(crate) unseen: Unseen,
 }
 
 /// A worker that has nothing more to do.
@@ -113,6 +118,7 @@ impl Worker {
             told_of_kill: BTreeSet::new(),
             told_of_wait: BTreeSet::new(),
             last_act: None,
+            unseen: Unseen::default(),
         }
     }
 
@@ -128,6 +134,10 @@ impl Worker {
             };
             let slot = self.slot.borrow_and_update().clone();
             let observed = self.newest(observed);
+            if self.unseen.is_behind(&observed, self.on.now()) {
+                self.on.clock.sleep(BEHIND).await;
+                continue;
+            }
             self.read_last_words(&observed).await;
             self.judge(&slot, &observed);
             let given = Given {

@@ -14,6 +14,7 @@ use crate::spec::sandbox::{SandboxSources, config, log_directory};
 use crate::spec::security::PodSecurity;
 use crate::spec::{About, spec_of};
 use crate::task::Worker;
+use crate::unseen::Made;
 
 const NODES_LOGS: u32 = 0o755;
 
@@ -61,7 +62,9 @@ impl Worker {
             () = &mut cut => return Err(None),
         };
         let made = made.map_err(|error| Some(grpc(&error)))?;
-        info!(pod = %self.pod, sandbox = made.pod_sandbox_id, "a sandbox was made");
+        let id = made.pod_sandbox_id;
+        info!(pod = %self.pod, sandbox = id, "a sandbox was made");
+        self.unseen.add(Made::Sandbox(id), on.now());
         Ok(())
     }
 

@@ -31,6 +31,7 @@ use crate::spec::sandbox::log_directory;
 use crate::spec::security::{ImageUser, PodSecurity};
 use crate::spec::{hosts, spec_of, uses_host_network};
 use crate::task::Worker;
+use crate::unseen::Made;
 
 const LOGS_MODE: u32 = 0o755;
 const HOSTS_MODE: u32 = 0o644;
@@ -175,6 +176,7 @@ impl Worker {
         tell(Severity::Normal, "Started", "Container started".to_owned());
         info!(pod = %self.pod, container = container.name, id, "a container was started");
         self.link_log(scene, &container.name, &id, &path).await;
+        self.unseen.add(Made::Started(id), on.now());
         Ok(())
     }
 
