@@ -9,6 +9,7 @@ use testkit::lab::{
     InstanceId, Lab, Layout, Options, install_packages, require_root, saved_logs_dir,
 };
 
+use crate::bench::{density, pods};
 use crate::{deny, tidy};
 
 /// In this order: the last one counts what is on the whole machine.
@@ -110,6 +111,14 @@ fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
             })
         })
     });
+    // What the long runs measure, in their short forms: that they still work.
+    let outcome = outcome
+        .and_then(|()| {
+            parts.run("bench density, short", || {
+                density::run(&density::Plan::short())
+            })
+        })
+        .and_then(|()| parts.run("bench pods, short", || pods::run(&pods::Plan::short())));
     if outcome.is_err()
         && let Some(lab) = Lab::open(&layout)?
     {

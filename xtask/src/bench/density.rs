@@ -99,6 +99,16 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 }
 
 impl Plan {
+    /// The short form, for `cargo xtask test`.
+    pub(crate) fn short() -> Self {
+        Self {
+            short: true,
+            seconds: 10,
+            rounds: 1,
+            agent: Who::Ferrolet,
+        }
+    }
+
     fn size(&self) -> Size {
         if self.short {
             let moment = Duration::from_secs(10);

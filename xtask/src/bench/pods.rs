@@ -76,6 +76,15 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 }
 
 impl Plan {
+    /// The short form, for `cargo xtask test`.
+    pub(crate) fn short() -> Self {
+        Self {
+            nodes: 20,
+            pods: 5,
+            short: true,
+        }
+    }
+
     fn shape(&self) -> (u64, u64) {
         if self.short {
             return (20, 5);

@@ -100,7 +100,7 @@ impl Viewing {
             }
             None => self.expected(expected).await,
         };
-        let view = view_of(node, &runtime);
+        let view = view_of(node, &runtime, &self.preview);
         self.view.send_if_modified(|before| {
             let news = **before != view;
             if news {
@@ -120,7 +120,7 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
     std::future::pending::<()>().await;
 }
 
-fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
+fn view_of(node: Arc<Node>, runtime: &RuntimeFacts, preview: &node::Preview) -> NodeView {
     let status = node.status.as_ref();
     let addresses = status.and_then(|status| status.addresses.as_deref());
     let internal = addresses
@@ -143,7 +143,7 @@ fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
         host_ips,
         recursive_read_only: default.is_some_and(|default| default.recursive_read_only_mounts),
         allocatable: amounts(status.and_then(|status| status.allocatable.as_ref())),
-        enforced: amounts(status.and_then(|status| status.capacity.as_ref())),
+        enforced: preview.kept_to(&amounts(status.and_then(|status| status.capacity.as_ref()))),
         node: Some(node),
     }
 }
