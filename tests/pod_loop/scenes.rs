@@ -29,6 +29,8 @@ impl Scene {
 
     /// Puts a pod with these parts, and lets some time pass.
     async fn put(&mut self, uid: &str, notes: &Value, spec: &Value, seconds: u64) {
+        let mut spec = spec.clone();
+        spec["enableServiceLinks"] = json!(true);
         let pod = json!({
             "metadata": {
                 "name": uid, "namespace": "shop", "uid": uid, "annotations": notes,
