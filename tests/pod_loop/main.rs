@@ -15,6 +15,7 @@
 
 mod node;
 mod runtime;
+mod scenes;
 mod script;
 mod story;
 

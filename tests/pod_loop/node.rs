@@ -220,6 +220,7 @@ impl Node {
                 operating_system: "linux",
                 pod_level_resources: true,
             },
+            own_policies: workers::OwnPolicies::default(),
             longest_backoff: Duration::from_secs(300),
             resync: Duration::from_secs(60),
             started: Timestamp::try_from(self.clock.now()).unwrap(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::events::Recorder;
-use api::objects::{PodSet, Referenced, Services, ServicesSeen};
+use api::objects::{NodeReader, PodSet, Referenced, RuntimeClasses, Services, ServicesSeen};
 use images::Images;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -64,6 +64,7 @@ pub struct SharedObjects {
     pub services: ServicesSeen,
     pub config_maps: Referenced<k8s_openapi::api::core::v1::ConfigMap>,
     pub secrets: Referenced<k8s_openapi::api::core::v1::Secret>,
+    pub runtime_classes: RuntimeClasses,
 }
 
 /// What the node's own affairs give to its pods.
@@ -101,7 +102,9 @@ pub(crate) fn start(
         parts,
     )?;
     let (ending, ending_seen) = watch::channel(BTreeSet::new());
-    let objects = cluster.as_ref().map(|side| objects(side, seams, parts));
+    let objects = cluster
+        .as_ref()
+        .map(|side| objects(side, &of_node.name, seams, parts));
     let (objects, services) = match objects {
         Some((objects, services)) => (Some(objects), services),
         // Without an API server there are none, and that is known.
@@ -252,15 +255,27 @@ fn start_sources(
 }
 
 /// What containers and volumes refer to.
-fn objects(side: &ClusterSide, seams: &Seams, parts: &mut Parts) -> (Objects, ServicesSeen) {
+fn objects(
+    side: &ClusterSide,
+    node: &str,
+    seams: &Seams,
+    parts: &mut Parts,
+) -> (Objects, ServicesSeen) {
+    let clock = seams.options.clock.clone();
+    let own_node = NodeReader {
+        name: node.to_owned(),
+        client: side.client.clone(),
+        clock: clock.clone(),
+    };
     if let Some(shared) = &side.shared {
         let objects = Objects {
             config_maps: shared.config_maps.clone(),
             secrets: shared.secrets.clone(),
+            runtime_classes: shared.runtime_classes.clone(),
+            own_node,
         };
         return (objects, shared.services.clone());
     }
-    let clock = seams.options.clock.clone();
     let tasks = TaskTracker::new();
     let ending = CancellationToken::new();
     let objects = Objects {
@@ -276,6 +291,13 @@ fn objects(side: &ClusterSide, seams: &Seams, parts: &mut Parts) -> (Objects, Se
             tasks.clone(),
             ending.clone(),
         ),
+        runtime_classes: RuntimeClasses::new(
+            side.client.clone(),
+            clock.clone(),
+            tasks.clone(),
+            ending.clone(),
+        ),
+        own_node,
     };
     parts.start("objects of pods", |shutdown| async move {
         shutdown.cancelled().await;
@@ -356,6 +378,7 @@ impl Making {
                 dns: self.config.dns,
                 security: self.config.security,
                 admission: self.config.admission,
+                own_policies: self.config.own_policies,
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
                 started: Timestamp::try_from(clock.now()).unwrap_or_default(),

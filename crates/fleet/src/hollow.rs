@@ -9,7 +9,7 @@ use agent::{
     Access, Config, Membership, Place, PodFlags, PodsConfig, PodsConfigError, Rates, Seams,
     ServingSource, SharedObjects,
 };
-use api::objects::{Nodes, PodsByNode, Referenced, Services, ServicesSeen};
+use api::objects::{Nodes, PodsByNode, Referenced, RuntimeClasses, Services, ServicesSeen};
 use api::transport::Options;
 use config::gates::FeatureGates;
 use config::settings::Settings;
@@ -69,6 +69,7 @@ pub struct SharedConnections {
     services: ServicesSeen,
     config_maps: Referenced<ConfigMap>,
     secrets: Referenced<Secret>,
+    runtime_classes: RuntimeClasses,
 }
 
 /// Follows what nodes that speak as one have in common. Runs as one task.
@@ -96,6 +97,12 @@ impl SharedConnections {
             services: services_seen,
             config_maps: Referenced::new(requests(), clock.clone(), tasks.clone(), ending.clone()),
             secrets: Referenced::new(requests(), clock.clone(), tasks.clone(), ending.clone()),
+            runtime_classes: RuntimeClasses::new(
+                requests(),
+                clock.clone(),
+                tasks.clone(),
+                ending.clone(),
+            ),
             clients,
         };
         let followers = Followers {
@@ -114,6 +121,7 @@ impl SharedConnections {
             services: self.services.clone(),
             config_maps: self.config_maps.clone(),
             secrets: self.secrets.clone(),
+            runtime_classes: self.runtime_classes.clone(),
         }
     }
 }

@@ -6,8 +6,8 @@ use types::observed::{ContainerState, ObservedPod};
 
 use crate::input::Input;
 use crate::spec::{
-    RESTART_ALL, all, init_containers, is_running, is_sidecar, is_terminal, list, matching_rule,
-    may_restart_all, named, spec, terminated,
+    all, init_containers, is_running, is_sidecar, is_terminal, list, may_restart_all, named,
+    restarts_all, spec, terminated,
 };
 
 pub(crate) const DISRUPTION: &str = "DisruptionTarget";
@@ -272,16 +272,21 @@ fn restarting_all(input: &Input<'_>, phase: &str, restarting: bool) -> Verdict {
     }
 }
 
+/// Whether a status says that all containers are being started again.
+pub fn restarts_everything(status: &PodStatus) -> bool {
+    is_true(status.conditions.as_deref().unwrap_or_default(), RESTARTING)
+}
+
 /// Whether the end of a container is about to end all.
 pub(crate) fn is_restarting_all(input: &Input<'_>) -> bool {
     let old = input.old();
-    if is_true(old.conditions.as_deref().unwrap_or_default(), RESTARTING) {
+    if restarts_everything(old) {
         return true;
     }
     let spec = spec(input.pod);
     let mut containers = init_containers(spec).iter().chain(&spec.containers);
     containers.any(|container| {
-        let by = |exit_code| matching_rule(container, exit_code) == Some(RESTART_ALL);
+        let by = |exit_code| restarts_all(container, exit_code);
         // A container that runs, or is gone, has no end to be judged by.
         let Some(exit_code) = exited(input.observed, &container.name) else {
             return false;

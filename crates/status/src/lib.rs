@@ -32,13 +32,14 @@ mod tests;
 mod transition;
 
 pub use compute::status;
+pub use conditions::restarts_everything;
 pub use equal::is_equal;
 pub use input::{Ended, Input, Known, NodeFacts, Probed, Waiting};
 pub use merge::merge;
 pub use normal::normalise;
 pub use patch::two_way;
 pub use reports::{Report, Reports};
-pub use spec::restarts;
+pub use spec::{restarts, restarts_all};
 pub use sync::StatusSync;
 pub use terminate::terminate;
 pub use transition::{IllegalTransition, check as check_transition};

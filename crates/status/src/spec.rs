@@ -61,6 +61,11 @@ pub fn restarts(container: &Container, spec: &PodSpec, exit_code: i32) -> bool {
     by_policy(policy).unwrap_or(true)
 }
 
+/// Whether the end of a container starts all containers of its pod again.
+pub fn restarts_all(container: &Container, exit_code: i32) -> bool {
+    matching_rule(container, exit_code) == Some(RESTART_ALL)
+}
+
 /// The action of the first rule that is about this exit code.
 pub(crate) fn matching_rule(container: &Container, exit_code: i32) -> Option<&str> {
     let mut rules = container.restart_policy_rules.iter().flatten();

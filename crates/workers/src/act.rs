@@ -4,6 +4,7 @@
 mod clean;
 mod kill;
 mod prepare;
+mod reset;
 mod sandbox;
 mod start;
 
@@ -35,6 +36,7 @@ impl Worker {
             Plan::Sandbox { attempt } => self.make_sandbox(slot, attempt).await,
             Plan::Start(starts, _) => self.start_all(slot, observed, starts).await,
             Plan::Kill(kills) => self.kill_some(slot, kills).await,
+            Plan::Reset(resets) => self.reset(slot, &resets).await,
             Plan::KillPod { grace, why } => self.kill_pod(slot, observed, grace, why).await,
             Plan::Clean => self.clean(slot).await,
             Plan::Remove => self.remove(slot).await,

@@ -12,14 +12,17 @@
 //! Not yet: resizes; pressure on the node (`Evicted`), before the sysctls; managers of
 //! CPUs, memory and devices (`TopologyAffinityError`, `UnexpectedAdmissionError`),
 //! before the predicates; declared features (`PodFeatureUnsupported`) and the node's
-//! shutdown (`NodeShutdown`), in the end. Nor does a critical pod preempt others yet:
-//! where upstream would make room for it, it is rejected as any other.
+//! shutdown (`NodeShutdown`), in the end.
+//!
+//! For a critical pod that lacks nothing but room, others have to go: `preempt`. They are
+//! named to whoever asked, who sees to it.
 
 mod affinity;
 mod app_armor;
 mod fit;
 mod ports;
 mod predicates;
+mod preempt;
 mod sysctls;
 mod taints;
 #[cfg(test)]
@@ -30,6 +33,7 @@ mod tests;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use resources::requests;
 use thiserror::Error;
+use types::PodUid;
 
 /// What the node allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,12 +73,21 @@ impl Rejection {
     pub fn status_message(&self) -> String {
         format!("Pod was rejected: {}", self.message)
     }
+}
 
-    /// Whether the node's labels were the reason. What is known of them may be old:
-    /// the node should be read anew then, and the pod be asked about once more.
-    pub fn is_about_labels(&self) -> bool {
-        self.reason == predicates::NODE_AFFINITY.name
-    }
+/// A pod may run here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// Once these have ended, who make room for it.
+    pub victims: Vec<PodUid>,
+}
+
+/// Whether the pod selects a node with the labels of this one. What is known of them may be
+/// old: before a pod is turned away for them, the node should be read anew.
+pub fn fits_labels(pod: &Pod, node: &Node, settings: &Settings) -> bool {
+    let nothing = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&nothing);
+    predicates::fits_labels(spec, node, settings)
 }
 
 /// Decides on a pod that is about to be started.
@@ -86,13 +99,14 @@ pub fn admit(
     node: Option<&Node>,
     others: &[&Pod],
     settings: &Settings,
-) -> Result<(), Rejection> {
+) -> Result<Admitted, Rejection> {
     let nothing = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&nothing);
     sysctls::check(spec, settings)?;
-    predicates::check(&Case { pod, spec, others }, node, settings)?;
+    let victims = predicates::check(&Case { pod, spec, others }, node, settings)?;
     app_armor::check(pod, spec)?;
-    pod_features(spec, settings)
+    pod_features(spec, settings)?;
+    Ok(Admitted { victims })
 }
 
 /// A pod, and those that are here already.

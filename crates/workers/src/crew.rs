@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use resources::garbage::Wanted;
 use resources::{Overhead, QosClass, requests};
 use tokio::sync::watch;
@@ -15,12 +15,16 @@ use tracing::{debug, error, info, warn};
 use types::desired::Desired;
 use types::{PodName, PodRef, PodUid};
 
-use crate::admission::{self, Rejection};
+use crate::admission::{self, Admitted, Rejection};
 use crate::fold::{Fold, Order};
 use crate::foundations::Foundations;
-use crate::slot::{Slot, object_of};
+use crate::slot::{Eviction, Slot, object_of};
 use crate::spec::pod_ref;
 use crate::task::{Finished, Worker};
+
+/// How long a pod that makes room is waited for at least; else half as long again as it is
+/// given to end.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often what nobody has a worker for is looked for on the machine.
 const ORPHANS: Duration = Duration::from_secs(30);
@@ -47,6 +51,8 @@ struct State {
     seen: BTreeMap<PodUid, Arc<Pod>>,
     /// What the burstable pods ask for together.
     milli_cpu: i64,
+    /// Pods that make room, and until when they are waited for, by the clock's uptime.
+    leaving: BTreeMap<PodUid, Duration>,
 }
 
 impl Crew {
@@ -70,18 +76,24 @@ impl Crew {
             started: 0,
             seen: BTreeMap::new(),
             milli_cpu: 0,
+            leaving: BTreeMap::new(),
         };
         known.mark_changed();
         self.desired.mark_changed();
         let mut orphans = on.clock.sleep(Duration::ZERO);
         loop {
+            let patience = state.leaving.values().min().copied();
+            let patience = patience.map(|until| until.saturating_sub(on.clock.uptime()));
             tokio::select! {
                 changed = self.desired.changed() => {
                     if changed.is_err() {
                         return;
                     }
                     let desired = self.desired.borrow_and_update().clone();
-                    let mut orders = state.fold.desired(&desired, &|pod, others| self.admit(pod, others));
+                    let desired = on.settings.own_policies.apply(desired);
+                    let fresh = self.read_anew(&state.fold, &desired).await;
+                    let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others, fresh.as_ref());
+                    let mut orders = state.fold.desired(&desired, &admit);
                     self.pass_on(&mut state, &desired);
                     // What nobody wants is known only now that all sources were heard.
                     let pods = known.borrow().clone().unwrap_or_default();
@@ -98,12 +110,16 @@ impl Crew {
                     Ok(Finished { uid, removed }) => {
                         state.slots.remove(&uid);
                         let desired = self.desired.borrow().clone();
-                        let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others);
+                        let desired = on.settings.own_policies.apply(desired);
+                        let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others, None);
                         let orders = state.fold.finished(&uid, removed, &desired, &admit);
                         self.carry_out(&mut state, orders);
                     }
                     Err(cause) => error!(%cause, "a pod's worker has died; this is a fault of ours, please report it"),
                 },
+                () = on.clock.sleep(patience.unwrap_or_default()), if patience.is_some() => {
+                    self.wait_no_longer(&mut state);
+                }
                 () = &mut orphans => {
                     let ready = self.desired.borrow().ready && known.borrow().is_some();
                     if ready {
@@ -121,16 +137,43 @@ impl Crew {
         }
     }
 
-    fn admit(&self, pod: &Pod, others: &[&Pod]) -> Result<(), Rejection> {
+    /// The node as the API server has it now, if a new pod does not want it as it was last
+    /// heard of: its labels may be others since.
+    async fn read_anew(&self, fold: &Fold, desired: &Desired) -> Option<Node> {
         let view = Arc::clone(&self.on.node.borrow());
-        let status = view.node.as_ref().and_then(|node| node.status.as_ref());
+        let (node, objects) = (view.node.as_ref()?, self.on.objects.as_ref()?);
+        let settings = &self.on.settings.admission;
+        let mut new = desired
+            .pods
+            .iter()
+            .filter(|(uid, _)| fold.slot(uid).is_none());
+        let is_unfit = new.any(|(_, pod)| {
+            let starts = Slot::new(pod).ending.is_none();
+            starts && !admission::fits_labels(&pod.pod, node, settings)
+        });
+        if !is_unfit {
+            return None;
+        }
+        objects.own_node.read().await
+    }
+
+    /// `fresh` is the node, where it was just read.
+    fn admit(
+        &self,
+        pod: &Pod,
+        others: &[&Pod],
+        fresh: Option<&Node>,
+    ) -> Result<Admitted, Rejection> {
+        let view = Arc::clone(&self.on.node.borrow());
+        let node = fresh.or(view.node.as_deref());
+        let status = node.and_then(|node| node.status.as_ref());
         let features = status.and_then(|status| status.features.as_ref());
         let settings = admission::Settings {
             supplemental_groups_policy: features
                 .is_some_and(|features| features.supplemental_groups_policy == Some(true)),
             ..self.on.settings.admission.clone()
         };
-        let admitted = admission::admit(pod, view.node.as_deref(), others, &settings);
+        let admitted = admission::admit(pod, node, others, &settings);
         admitted.inspect_err(|rejection| {
             info!(pod = %pod_ref(pod), reason = rejection.reason, "a pod was rejected: {}", rejection.message);
             let telling = &self.on.telling;
@@ -166,11 +209,10 @@ impl Crew {
         for order in orders {
             match order {
                 Order::Start(uid) => self.start(state, &uid),
-                Order::Changed(uid) => {
-                    let slot = state.fold.slot(&uid);
-                    if let (Some(slot), Some(sender)) = (slot, state.slots.get(&uid)) {
-                        sender.send_replace(slot.clone());
-                    }
+                Order::Changed(uid) => pass_slot(state, &uid),
+                Order::Preempt(uid) => {
+                    self.tell_of_preemption(state, &uid);
+                    pass_slot(state, &uid);
                 }
                 Order::Forget(uid) => {
                     debug!(%uid, "a pod is gone");
@@ -180,6 +222,42 @@ impl Crew {
         }
         self.publish(state);
         self.share_cpu(state);
+    }
+
+    fn tell_of_preemption(&self, state: &mut State, uid: &PodUid) {
+        let Some(slot) = state.fold.slot(uid) else {
+            return;
+        };
+        if let Some(Eviction {
+            reason, message, ..
+        }) = &slot.evicted
+        {
+            info!(pod = %pod_ref(&slot.pod), "a pod makes room for a critical one");
+            self.on.telling.warning(&slot.pod, reason, message.clone());
+        }
+        let grace = slot.own_grace();
+        let patience = (grace + grace / 2).max(LEAST_PATIENCE);
+        let until = self.on.clock.uptime() + patience;
+        state.leaving.insert(uid.clone(), until);
+    }
+
+    /// Whoever has not made room by now does not keep a critical pod from starting.
+    fn wait_no_longer(&self, state: &mut State) {
+        let now = self.on.clock.uptime();
+        let late = state.leaving.extract_if(.., |_, until| *until <= now);
+        let late: Vec<PodUid> = late.map(|(uid, _)| uid).collect();
+        let mut orders = Vec::new();
+        for uid in late {
+            let slot = state.fold.slot(&uid);
+            if let Some(slot) = slot.filter(|_| state.fold.is_in_the_way(&uid)) {
+                let message =
+                    "Container runtime did not kill the pod within specified grace period.";
+                let telling = &self.on.telling;
+                telling.warning(&slot.pod, "ExceededGracePeriod", message);
+                orders.extend(state.fold.made_room(&uid));
+            }
+        }
+        self.carry_out(state, orders);
     }
 
     fn start(&self, state: &mut State, uid: &PodUid) {
@@ -202,7 +280,7 @@ impl Crew {
         for (uid, slot, finished) in state.fold.pods() {
             let for_good = slot.ending.is_some_and(|ending| ending.for_good);
             wanted.existing.insert(uid.clone());
-            if for_good && finished {
+            if (for_good || slot.evicted.is_some()) && finished {
                 wanted.removable.insert(uid.clone());
             }
             if slot.ending.is_some() && !finished {
@@ -290,5 +368,13 @@ impl Crew {
             }
             Err(error) => warn!(%error, "cgroups of pods cannot be looked at"),
         }
+    }
+}
+
+/// Tells a worker what is wanted now.
+fn pass_slot(state: &State, uid: &PodUid) {
+    let slot = state.fold.slot(uid);
+    if let (Some(slot), Some(sender)) = (slot, state.slots.get(uid)) {
+        sender.send_replace(slot.clone());
     }
 }

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use types::desired::{Desired, DesiredPod};
 use types::{PodName, PodRef, PodUid};
 
-use crate::admission::Rejection;
-use crate::slot::Slot;
+use crate::admission::{Admitted, Rejection};
+use crate::slot::{Eviction, Slot};
 use crate::spec::pod_ref;
 
 /// All pods that a node has to do with.
@@ -22,11 +22,13 @@ pub struct Fold {
 struct Entry {
     slot: Slot,
     state: State,
+    /// Pods that make room for it, and have not ended yet.
+    behind: BTreeSet<PodUid>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Another static pod of its name is not gone yet.
+    /// Another static pod of its name is not gone yet, or those who make room for it.
     Waiting,
     Working,
     /// Its worker has nothing more to do.
@@ -39,12 +41,14 @@ pub enum Order {
     Start(PodUid),
     /// Its slot is another.
     Changed(PodUid),
+    /// The same, as it makes room for a critical pod.
+    Preempt(PodUid),
     /// The pod is none of the node's any more.
     Forget(PodUid),
 }
 
 /// Whether a pod is let in beside others.
-pub type Admit<'a> = &'a dyn Fn(&Pod, &[&Pod]) -> Result<(), Rejection>;
+pub type Admit<'a> = &'a dyn Fn(&Pod, &[&Pod]) -> Result<Admitted, Rejection>;
 
 impl Fold {
     pub fn slot(&self, uid: &PodUid) -> Option<&Slot> {
@@ -84,6 +88,7 @@ impl Fold {
             let entry = Entry {
                 slot: Slot::of_nobody(bare(pod)),
                 state: State::Working,
+                behind: BTreeSet::new(),
             };
             self.pods.insert(pod.uid.clone(), entry);
             orders.push(Order::Start(pod.uid.clone()));
@@ -99,18 +104,19 @@ impl Fold {
         desired: &Desired,
         admit: Admit<'_>,
     ) -> Vec<Order> {
+        let mut orders = self.made_room(uid);
         let Some(entry) = self.pods.get_mut(uid) else {
-            return Vec::new();
+            return orders;
         };
         let for_good = entry.slot.ending.is_some_and(|ending| ending.for_good);
         if for_good && !removed {
             // It was deleted when its worker had looked for the last time.
-            return vec![Order::Start(uid.clone())];
+            orders.push(Order::Start(uid.clone()));
+            return orders;
         }
         entry.state = State::Finished;
         let name = pod_ref(&entry.slot.pod).name;
         let of_nobody = entry.slot.source.is_none();
-        let mut orders = Vec::new();
         match desired.pods.get(uid) {
             None => {
                 self.pods.remove(uid);
@@ -126,6 +132,31 @@ impl Fold {
         }
         orders.extend(self.next_of(&name));
         orders
+    }
+
+    /// A pod has ended, or is not waited for any longer: who was behind it may begin.
+    pub fn made_room(&mut self, uid: &PodUid) -> Vec<Order> {
+        let mut names = Vec::new();
+        let mut orders = Vec::new();
+        for (other, entry) in &mut self.pods {
+            if !entry.behind.remove(uid) || !entry.behind.is_empty() {
+                continue;
+            }
+            if entry.slot.is_static() {
+                names.push(pod_ref(&entry.slot.pod).name);
+            } else {
+                entry.state = State::Working;
+                orders.push(Order::Start(other.clone()));
+            }
+        }
+        orders.extend(names.iter().filter_map(|name| self.next_of(name)));
+        orders
+    }
+
+    /// Whether anybody waits for a pod to end.
+    pub fn is_in_the_way(&self, uid: &PodUid) -> bool {
+        let mut entries = self.pods.values();
+        entries.any(|entry| entry.behind.contains(uid))
     }
 
     /// Static pods that are being ended.
@@ -149,6 +180,7 @@ impl Fold {
             return Vec::new();
         }
         let mut orders = Vec::new();
+        let mut gone = Vec::new();
         self.pods.retain(|uid, entry| {
             if desired.pods.contains_key(uid) || entry.slot.source.is_none() {
                 return true;
@@ -170,8 +202,12 @@ impl Fold {
                 return true;
             }
             orders.push(Order::Forget(uid.clone()));
+            gone.push(uid.clone());
             false
         });
+        for uid in gone {
+            orders.extend(self.made_room(&uid));
+        }
         orders
     }
 
@@ -181,8 +217,10 @@ impl Fold {
         pod: &DesiredPod,
         desired: &Desired,
         admit: Admit<'_>,
-    ) -> Option<Order> {
+    ) -> Vec<Order> {
         let mut slot = Slot::new(pod);
+        let mut orders = Vec::new();
+        let mut behind = BTreeSet::new();
         if slot.ending.is_none() {
             // One that no source has any more makes room, as for the static pod that
             // takes its place and its ports.
@@ -190,17 +228,37 @@ impl Fold {
             let others =
                 others.filter(|(other, entry)| entry.counts() && desired.pods.contains_key(*other));
             let others: Vec<&Pod> = others.map(|(_, entry)| &*entry.slot.pod).collect();
-            slot.rejected = admit(&slot.pod, &others).err();
+            match admit(&slot.pod, &others) {
+                Ok(Admitted { victims }) => behind.extend(victims),
+                Err(rejection) => slot.rejected = Some(rejection),
+            }
+        }
+        for victim in &behind {
+            orders.extend(self.preempt(victim));
         }
         let name = pod_ref(&slot.pod).name;
         let taken = slot.is_static() && self.pods.values().any(|entry| entry.holds(&name));
-        let state = if taken {
-            State::Waiting
-        } else {
+        let begins = !taken && behind.is_empty();
+        let state = if begins {
             State::Working
+        } else {
+            State::Waiting
         };
-        self.pods.insert(uid.clone(), Entry { slot, state });
-        (!taken).then(|| Order::Start(uid.clone()))
+        let entry = Entry {
+            slot,
+            state,
+            behind,
+        };
+        self.pods.insert(uid.clone(), entry);
+        orders.extend(begins.then(|| Order::Start(uid.clone())));
+        orders
+    }
+
+    /// A pod has to make room.
+    fn preempt(&mut self, uid: &PodUid) -> Option<Order> {
+        let entry = self.pods.get_mut(uid)?;
+        entry.slot.evict(Eviction::preempted());
+        Some(Order::Preempt(uid.clone()))
     }
 
     /// The next static pod of a name, if nobody holds it any more.
@@ -209,7 +267,8 @@ impl Fold {
             return None;
         }
         let mut waiting = self.pods.iter_mut().filter(|(_, entry)| {
-            entry.state == State::Waiting && pod_ref(&entry.slot.pod).name == *name
+            let waits = entry.state == State::Waiting && entry.behind.is_empty();
+            waits && pod_ref(&entry.slot.pod).name == *name
         });
         let (uid, entry) = waiting.next()?;
         entry.state = State::Working;
@@ -244,9 +303,16 @@ impl Entry {
             && pod_ref(&self.slot.pod).name == *name
     }
 
-    /// It takes something of the node.
+    /// It takes something of the node, and will go on to.
     fn counts(&self) -> bool {
-        self.state != State::Finished && self.slot.source.is_some() && self.slot.rejected.is_none()
+        let Slot {
+            source,
+            rejected,
+            evicted,
+            ..
+        } = &self.slot;
+        let stays = rejected.is_none() && evicted.is_none();
+        self.state != State::Finished && source.is_some() && stays
     }
 }
 

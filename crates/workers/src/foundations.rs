@@ -1,5 +1,6 @@
 //! What the workers of one node stand on.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use volumes::{Layout, Volumes};
 
 use crate::admission;
 use crate::objects::Objects;
+use crate::own_policies::OwnPolicies;
 use crate::spec::dns::DnsSettings;
 use crate::spec::security::SecuritySettings;
 use crate::telling::Telling;
@@ -39,6 +41,7 @@ pub struct Settings {
     pub dns: DnsSettings,
     pub security: SecuritySettings,
     pub admission: admission::Settings,
+    pub own_policies: OwnPolicies,
     /// `crashLoopBackOff.maxContainerRestartPeriod`.
     pub longest_backoff: Duration,
     /// `syncFrequency`.
@@ -58,8 +61,9 @@ pub struct NodeView {
     pub network_problem: Option<String>,
     /// The first one is the node's.
     pub host_ips: Vec<IpAddr>,
-    /// The default runtime handler can mount read-only all the way down.
-    pub recursive_read_only: bool,
+    /// Runtime handlers that can mount read-only all the way down; the default one has
+    /// no name.
+    pub recursive_read_only: BTreeSet<String>,
     /// What the node can give to pods.
     pub allocatable: Amounts,
     /// What all pods together are kept to.

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::objects::{Referable, Reference, Referenced};
+use api::objects::{NodeReader, Referable, Reference, Referenced, RuntimeClasses};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, select_all};
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 
+use crate::spec::container::of_ephemeral;
 use crate::spec::spec_of;
 
 /// Where the objects come from; `None` without an API server.
@@ -16,6 +17,8 @@ use crate::spec::spec_of;
 pub struct Objects {
     pub config_maps: Referenced<ConfigMap>,
     pub secrets: Referenced<Secret>,
+    pub runtime_classes: RuntimeClasses,
+    pub own_node: NodeReader,
 }
 
 /// Those that one pod refers to, held as long as it runs.
@@ -81,6 +84,9 @@ impl Names {
         let init = spec.init_containers.iter().flatten();
         for container in init.chain(&spec.containers) {
             names.add(container);
+        }
+        for container in spec.ephemeral_containers.iter().flatten() {
+            names.add(&of_ephemeral(container));
         }
         let pull = spec.image_pull_secrets.iter().flatten();
         names.secrets.extend(pull.map(|secret| secret.name.clone()));
@@ -149,11 +155,14 @@ mod tests {
                 { "name": "B", "valueFrom": { "configMapKeyRef": { "name": "one", "key": "k" } } },
                 { "name": "C", "valueFrom": { "secretKeyRef": { "name": "two", "key": "k" } } },
             ] }],
+            "ephemeralContainers": [{ "name": "e", "envFrom": [
+                { "configMapRef": { "name": "added" } },
+            ] }],
         } });
         let names = Names::of(&serde_json::from_value(pod).unwrap());
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let expected = Names {
-            config_maps: set(&["from", "one"]),
+            config_maps: set(&["added", "from", "one"]),
             secrets: set(&["hidden", "pull", "two"]),
         };
         assert_eq!(names, expected);

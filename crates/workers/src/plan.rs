@@ -5,6 +5,7 @@
 //! anew: nothing is decided on what is thought to have happened.
 
 mod containers;
+mod reset;
 mod sandbox;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,8 @@ pub struct Given<'a> {
     pub slot: &'a Slot,
     pub observed: &'a ObservedPod,
     pub memory: &'a Memory,
+    /// The end of one of its containers starts all of them again: so its status says.
+    pub restarting_all: bool,
     /// Since 1970.
     pub now: Duration,
     /// `crashLoopBackOff.maxContainerRestartPeriod`.
@@ -67,6 +70,9 @@ pub enum Plan {
     Start(Vec<Start>, Rest),
     /// End these.
     Kill(Vec<Kill>),
+    /// End these and remove them, one after the other: all begins anew, in the sandbox
+    /// that there is.
+    Reset(Vec<Reset>),
     /// End everything of it.
     KillPod { grace: Duration, why: PodKill },
     /// It runs no more: take away what it had.
@@ -106,6 +112,23 @@ pub struct BackingOff {
 pub enum Kind {
     Init,
     Regular,
+    /// Added to a pod that runs, to look into it.
+    Ephemeral,
+}
+
+impl Kind {
+    /// Which list has a container of that name. What none has counts as a regular one.
+    pub fn of(spec: &PodSpec, name: &str) -> Self {
+        let mut init = spec.init_containers.iter().flatten();
+        let mut ephemeral = spec.ephemeral_containers.iter().flatten();
+        if init.any(|one| one.name == name) {
+            Self::Init
+        } else if ephemeral.any(|one| one.name == name) {
+            Self::Ephemeral
+        } else {
+            Self::Regular
+        }
+    }
 }
 
 /// A container to be started.
@@ -137,6 +160,16 @@ pub struct Kill {
     /// What users are told.
     pub message: String,
     pub grace: Duration,
+}
+
+/// A container that goes, for the pod to begin anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reset {
+    pub id: String,
+    pub container: String,
+    pub kind: Kind,
+    /// It has to be ended first.
+    pub kill: bool,
 }
 
 /// Why all of a pod is ended.
@@ -205,8 +238,9 @@ fn end(given: &Given<'_>) -> Plan {
 fn go_on(given: &Given<'_>) -> Plan {
     let Given { slot, observed, .. } = given;
     let spec = spec_of(&slot.pod);
-    let wanted = sandbox::wanted(&spec, observed);
+    let wanted = sandbox::wanted(&spec, observed, given.restarting_all);
     let next = match wanted {
+        sandbox::Wanted::Keep if given.restarting_all => reset::all(&spec, observed),
         sandbox::Wanted::Keep => containers::next(given, &spec),
         _ if observed.is_running() => Plan::KillPod {
             grace: slot.own_grace(),

@@ -33,6 +33,29 @@ pub struct Slot {
     pub ending: Option<Ending>,
     /// It is not let in: it ends before it begins.
     pub rejected: Option<Rejection>,
+    /// The node has taken its place from it.
+    pub evicted: Option<Eviction>,
+}
+
+/// Why a node ends a pod that has done nothing wrong. Users see these words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Of the event, and of the pod's status.
+    pub reason: &'static str,
+    pub message: String,
+    /// As the pod's `DisruptionTarget` has it.
+    pub disruption: String,
+}
+
+impl Eviction {
+    /// For a critical pod.
+    pub fn preempted() -> Self {
+        Self {
+            reason: "Preempting",
+            message: "Preempted in order to admit critical pod".to_owned(),
+            disruption: "Pod was preempted by Kubelet to accommodate a critical pod.".to_owned(),
+        }
+    }
 }
 
 /// It has to end.
@@ -53,6 +76,7 @@ impl Slot {
             mirror: desired.mirror.clone(),
             ending: None,
             rejected: None,
+            evicted: None,
         };
         slot.end_as_said();
         slot
@@ -69,6 +93,7 @@ impl Slot {
                 for_good: true,
             }),
             rejected: None,
+            evicted: None,
         }
     }
 
@@ -83,6 +108,13 @@ impl Slot {
     pub fn remove(&mut self) {
         let grace = self.own_grace();
         self.end(grace, true);
+    }
+
+    /// The node ends it, for the first reason that it has.
+    pub fn evict(&mut self, eviction: Eviction) {
+        let grace = self.own_grace();
+        self.end(grace, false);
+        self.evicted.get_or_insert(eviction);
     }
 
     /// Whether something else is wanted than before: not if all that is new is what
@@ -232,6 +264,21 @@ mod tests {
         let mut slot = Slot::new(&of(&json!({})));
         slot.remove();
         assert_eq!(seconds(&slot), Some((30, true)));
+    }
+
+    #[test]
+    fn who_is_evicted_ends_in_its_own_time_and_what_tells_of_it_is_kept() {
+        let spec = json!({ "containers": [], "terminationGracePeriodSeconds": 7 });
+        let mut slot = Slot::new(&desired(Source::Api, &json!({}), &spec, "Running"));
+        let before = slot.clone();
+        slot.evict(Eviction::preempted());
+        assert_eq!(seconds(&slot), Some((7, false)));
+        assert!(slot.wants_other(&before));
+        slot.update(&desired(Source::Api, &json!({}), &spec, "Running"));
+        assert_eq!(slot.evicted, Some(Eviction::preempted()));
+        let mut deleted = Slot::new(&desired(Source::Api, &deleted(3), &spec, "Running"));
+        deleted.evict(Eviction::preempted());
+        assert_eq!(seconds(&deleted), Some((3, true)));
     }
 
     #[test]

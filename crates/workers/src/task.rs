@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodStatus;
+use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pleg::Observed;
 use status::{Ended, Input, Known, NodeFacts, Report, Waiting};
@@ -64,6 +64,8 @@ pub(crate) struct Worker {
     /// What was last done, and on which observation.
     last_act: Option<(Plan, Arc<ObservedPod>)>,
     pub(crate) unseen: Unseen,
+    /// How many ephemeral containers it had when it was last looked at.
+    added: usize,
 }
 
 /// A worker that has nothing more to do.
@@ -119,6 +121,7 @@ impl Worker {
             told_of_wait: BTreeSet::new(),
             last_act: None,
             unseen: Unseen::default(),
+            added: 0,
         }
     }
 
@@ -139,11 +142,13 @@ impl Worker {
                 continue;
             }
             self.read_last_words(&observed).await;
+            self.ask_for_handler(&slot).await;
             self.judge(&slot, &observed);
             let given = Given {
                 slot: &slot,
                 observed: &observed,
                 memory: &self.memory,
+                restarting_all: self.is_restarting_all(),
                 now: self.on.now(),
                 longest_backoff: self.on.settings.longest_backoff,
             };
@@ -294,10 +299,28 @@ impl Worker {
         slot.ending.is_some() || slot.rejected.is_some() || self.memory.over
     }
 
+    /// What the runtime can do for the pod, by its class.
+    async fn ask_for_handler(&mut self, slot: &Slot) {
+        if self.is_ending(slot) {
+            return;
+        }
+        // Who finds no class is told so when the sandbox is made.
+        let handler = self.runtime_handler(slot).await.ok();
+        let view = self.on.node.borrow();
+        let able = handler.is_some_and(|handler| view.recursive_read_only.contains(&handler));
+        drop(view);
+        self.known.recursive_read_only = able;
+    }
+
     /// What is known of the pod now, and whether it is over.
     fn judge(&mut self, slot: &Slot, observed: &ObservedPod) {
         self.known.is_static = slot.is_static();
-        self.known.recursive_read_only = self.on.node.borrow().recursive_read_only;
+        let spec = spec_of(&slot.pod);
+        let added = spec.ephemeral_containers.as_ref().map_or(0, Vec::len);
+        if std::mem::replace(&mut self.added, added) != added {
+            // They may look into volumes that nobody else had use for.
+            self.memory.prepared = false;
+        }
         if let Some(deadline) = self.deadline(slot)
             && deadline <= self.on.now()
             && !self.is_ending(slot)
@@ -311,6 +334,7 @@ impl Worker {
             });
             self.memory.over = true;
         }
+        self.note_eviction(slot);
         self.known.terminal = self.is_ending(slot) && !observed.is_running();
         // Between a container and the one that takes its place, its end says
         // nothing of the pod.
@@ -325,6 +349,30 @@ impl Worker {
             self.memory.over = true;
             self.known.terminal = !observed.is_running();
         }
+    }
+
+    fn note_eviction(&mut self, slot: &Slot) {
+        let Some(eviction) = &slot.evicted else {
+            return;
+        };
+        self.known.ended = Some(Ended {
+            reason: eviction.reason.to_owned(),
+            message: eviction.message.clone(),
+        });
+        self.known.disruption = Some(PodCondition {
+            type_: "DisruptionTarget".to_owned(),
+            status: "True".to_owned(),
+            reason: Some("TerminationByKubelet".to_owned()),
+            message: Some(eviction.disruption.clone()),
+            observed_generation: slot.pod.metadata.generation,
+            ..PodCondition::default()
+        });
+    }
+
+    /// By what was just said of it.
+    fn is_restarting_all(&self) -> bool {
+        let said = self.previous.as_ref();
+        said.is_some_and(status::restarts_everything)
     }
 
     /// When its time is up; since 1970.

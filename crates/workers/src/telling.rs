@@ -46,6 +46,7 @@ pub fn about(pod: &Pod, container: Option<(Kind, &str)>) -> ObjectReference {
         let list = match kind {
             Kind::Init => "initContainers",
             Kind::Regular => "containers",
+            Kind::Ephemeral => "ephemeralContainers",
         };
         format!("spec.{list}{{{name}}}")
     });
@@ -79,6 +80,7 @@ mod tests {
         for (kind, path) in [
             (Kind::Init, "spec.initContainers{a}"),
             (Kind::Regular, "spec.containers{a}"),
+            (Kind::Ephemeral, "spec.ephemeralContainers{a}"),
         ] {
             let part = about(&pod, Some((kind, "a")));
             assert_eq!(part.field_path.as_deref(), Some(path));

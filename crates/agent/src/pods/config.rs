@@ -16,6 +16,7 @@ use resources::garbage::Limits;
 use resources::{CgroupDriver, CgroupName};
 use thiserror::Error;
 use volumes::Layout;
+use workers::OwnPolicies;
 use workers::admission;
 use workers::spec::dns::DnsSettings;
 use workers::spec::security::SecuritySettings;
@@ -34,6 +35,7 @@ pub struct PodsConfig {
     pub(crate) cgroups: Option<CgroupConfig>,
     pub(crate) enforcing: Enforcing,
     pub(crate) garbage: Limits,
+    pub(crate) own_policies: OwnPolicies,
     pub(crate) longest_backoff: Duration,
     pub(crate) resync: Duration,
     /// So many pods are in the runtime's hands at a time.
@@ -172,6 +174,10 @@ impl PodsConfig {
                 limited_swap: settings.text("memorySwap.swapBehavior") == "LimitedSwap",
             },
             garbage: flags.garbage,
+            own_policies: OwnPolicies {
+                of_containers: gates.enabled("ContainerRestartRules"),
+                restart_all: gates.enabled("RestartAllContainersOnContainerExits"),
+            },
             longest_backoff: longest_backoff(settings),
             resync: duration("syncFrequency"),
             at_once: (flags.cpus * 2).max(4),

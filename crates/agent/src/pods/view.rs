@@ -135,13 +135,13 @@ fn view_of(node: Arc<Node>, runtime: &RuntimeFacts, preview: &node::Preview) -> 
         }
     }
     let amounts = |list| resources::requests::amounts(list);
-    let mut handlers = runtime.handlers.iter();
-    let default = handlers.find(|handler| handler.name.is_empty());
+    let handlers = runtime.handlers.iter();
+    let recursive = handlers.filter(|handler| handler.recursive_read_only_mounts);
     NodeView {
         runtime_name: runtime.name.clone(),
         network_problem: runtime.network_problem(),
         host_ips,
-        recursive_read_only: default.is_some_and(|default| default.recursive_read_only_mounts),
+        recursive_read_only: recursive.map(|handler| handler.name.clone()).collect(),
         allocatable: amounts(status.and_then(|status| status.allocatable.as_ref())),
         enforced: preview.kept_to(&amounts(status.and_then(|status| status.capacity.as_ref()))),
         node: Some(node),

@@ -6,6 +6,7 @@ mod nodes;
 mod own_node;
 mod pods;
 mod referenced;
+mod runtime_classes;
 mod services;
 
 use std::fmt;
@@ -22,9 +23,10 @@ use tracing::{debug, warn};
 
 pub use node_pods::{PodSet, Pods, PodsByNode};
 pub use nodes::Nodes;
-pub use own_node::OwnNode;
+pub use own_node::{NodeReader, OwnNode};
 pub use pods::PodPhases;
 pub use referenced::{Referable, Reference, Referenced, Unanswered};
+pub use runtime_classes::{RuntimeClassError, RuntimeClasses};
 pub use services::{Services, ServicesSeen};
 
 /// The pauses after failures: doubled from the first to the last. The first is

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::Client;
-use seams::SharedClock;
+use kube::{Api, Client};
+use seams::{SharedClock, timeout};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{Following, Selection, Told};
 
@@ -60,10 +61,48 @@ impl Told<Node> for OwnNode {
     }
 }
 
+/// Whoever waits for a node that is read anew does not wait longer.
+const READ: Duration = Duration::from_secs(5);
+
+/// Reads the node's own object where what was told of it may be too old.
+#[derive(Clone)]
+pub struct NodeReader {
+    pub name: String,
+    pub client: Client,
+    pub clock: SharedClock,
+}
+
+impl fmt::Debug for NodeReader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("NodeReader").finish_non_exhaustive()
+    }
+}
+
+impl NodeReader {
+    /// The object as it is now; `None` if the API server does not give it.
+    pub async fn read(&self) -> Option<Node> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        match timeout(&*self.clock, READ, api.get(&self.name)).await {
+            Ok(Ok(node)) => Some(node),
+            Ok(Err(error)) => {
+                warn!(node = self.name, %error, "the own Node object cannot be read");
+                None
+            }
+            Err(_) => {
+                warn!(
+                    node = self.name,
+                    "the own Node object is not read: the API server does not answer"
+                );
+                None
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     use http::{Request, Response};
     use testkit::clock::TokioClock;
@@ -109,5 +148,40 @@ mod tests {
         assert!(late < Duration::from_secs(6), "after {late:?}");
         let asked = *asked.lock().unwrap();
         assert!((100..=130).contains(&asked), "asked {asked} times");
+    }
+
+    /// Answers with a node, or with a refusal, or never.
+    fn reader(answer: Option<(u16, &'static str)>) -> NodeReader {
+        let service = tower::service_fn(move |_: Request<kube::client::Body>| async move {
+            let Some((code, text)) = answer else {
+                return std::future::pending().await;
+            };
+            let body = kube::client::Body::from(text.as_bytes().to_vec());
+            let answer = Response::builder().status(code).body(body);
+            answer.map_err(std::io::Error::other)
+        });
+        NodeReader {
+            name: "n".to_owned(),
+            client: Client::new(service, "default"),
+            clock: Arc::new(TokioClock::starting_at(UNIX_EPOCH)),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_read_anew_or_soon_given_up() {
+        const NODE: &str = r#"{"metadata": {"name": "n", "labels": {"zone": "b"}}}"#;
+        const REFUSAL: &str = r#"{"kind": "Status", "status": "Failure", "code": 403,
+            "message": "no", "reason": "Forbidden"}"#;
+        let cases = [
+            (Some((200, NODE)), true),
+            (Some((403, REFUSAL)), false),
+            (None, false),
+        ];
+        for (answer, is_read) in cases {
+            let node = reader(answer).read().await;
+            let labels = node.and_then(|node| node.metadata.labels);
+            let zone = labels.and_then(|labels| labels.get("zone").cloned());
+            assert_eq!(zone.as_deref() == Some("b"), is_read, "{answer:?}");
+        }
     }
 }

@@ -23,7 +23,8 @@ and watch pods. With shared identity also to create nodes, patch nodes/status, g
 and update leases, get and create csinodes, create and patch events; with an identity per
 node, to create and delete secrets (bootstrap tokens; see `ferrolet rbac bootstrap`).
 Pods need more: to get, patch and delete pods, patch pods/status, get, list and watch services,
-configmaps and secrets, and to create serviceaccounts/token.
+configmaps and secrets, and to create serviceaccounts/token; those with a runtime class, to list
+and watch runtimeclasses.
 A fleet is known by its name: run one process for each.";
 
 #[derive(Args)]

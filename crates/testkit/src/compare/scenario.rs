@@ -24,6 +24,8 @@ pub enum Lane {
     PulledImage,
     /// The node's taints.
     Taints,
+    /// The node's CPUs, all of them.
+    Cpus,
 }
 
 impl Scenario {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::api::Api;
 use super::manifest::Pod;
-use super::story::{self, Place, Record, Sighting, container_label, items};
+use super::story::{self, CONTAINERS, Place, Record, Sighting, container_label, items};
 use super::tape::{Reel, Tape};
 use crate::lab::Node;
 use crate::wait;
@@ -111,6 +111,32 @@ impl<'a> Stage<'a> {
     /// Makes any other object.
     pub(super) fn make(&self, group: &str, kind: &str, object: &Value) -> Result<()> {
         self.api.post(&self.path(group, kind), object).map(drop)
+    }
+
+    /// Makes an object of no namespace. It has to have the name of the play's own.
+    pub(super) fn make_in_cluster(&self, collection: &str, object: &Value) -> Result<()> {
+        self.api.post(collection, object).map(drop)
+    }
+
+    pub(super) fn remove_from_cluster(&self, path: &str) -> Result<()> {
+        self.api.delete(path, &json!({})).map(drop)
+    }
+
+    /// How many whole CPUs the node has for pods.
+    pub(super) fn cpus(&self) -> Result<u64> {
+        let node = self
+            .api
+            .get(&format!("/api/v1/nodes/{}", self.node.name()))?;
+        let cpus = node["status"]["allocatable"]["cpu"].as_str();
+        cpus.and_then(|cpus| cpus.parse().ok())
+            .context("a node without a whole number of CPUs")
+    }
+
+    /// Adds a container to a pod that runs.
+    pub(super) fn add_container(&self, name: &str, container: &Value) -> Result<()> {
+        let what = format!("pods/{name}/ephemeralcontainers");
+        let change = json!({"spec": {"ephemeralContainers": [container]}});
+        self.patch("/api/v1", &what, &change)
     }
 
     /// What a pod template says to be on this node.
@@ -344,7 +370,7 @@ pub(super) fn is_ready(pod: &Value) -> bool {
 
 fn container_status<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
     let status = &pod["status"];
-    ["initContainerStatuses", "containerStatuses"]
+    CONTAINERS
         .into_iter()
         .flat_map(|list| items(&status[list]))
         .find(|container| container["name"] == name)

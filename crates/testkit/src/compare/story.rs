@@ -60,6 +60,13 @@ pub(super) struct PodStory {
 /// A busy agent may see no more of a shorter run than its end.
 const BRIEF: SignedDuration = SignedDuration::from_secs(3);
 
+/// Where a status has containers.
+pub(super) const CONTAINERS: [&str; 3] = [
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+];
+
 /// What is known of the place of the play.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -146,8 +153,7 @@ fn spans(sequence: &[(Duration, String)]) -> Vec<Span> {
 
 /// The containers whose last run that has ended was brief.
 fn brief(status: &Value) -> BTreeSet<String> {
-    let lists = ["initContainerStatuses", "containerStatuses"];
-    let containers = lists.into_iter().flat_map(|list| items(&status[list]));
+    let containers = CONTAINERS.into_iter().flat_map(|list| items(&status[list]));
     let is_brief = |container: &&Value| {
         let mut runs = ["state", "lastState"]
             .into_iter()
@@ -180,7 +186,7 @@ fn facts(status: &Value) -> Vec<Fact> {
         state: text(&status["phase"]),
         message: String::new(),
     }];
-    for list in ["initContainerStatuses", "containerStatuses"] {
+    for list in CONTAINERS {
         for container in items(&status[list]) {
             facts.push(container_fact(container));
         }

@@ -110,13 +110,7 @@ impl Worker {
             return;
         }
         let name = container.name.as_str();
-        let spec = spec_of(&slot.pod);
-        let mut init = spec.init_containers.iter().flatten();
-        let kind = if init.any(|one| one.name == name) {
-            Kind::Init
-        } else {
-            Kind::Regular
-        };
+        let kind = Kind::of(&spec_of(&slot.pod), name);
         let message = format!("Stopping container {name}");
         let telling = &self.on.telling;
         telling.container(

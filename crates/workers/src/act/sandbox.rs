@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use api::objects::RuntimeClassError;
 use seams::cri;
 use seams::storage::perform;
 use tracing::info;
@@ -35,17 +36,11 @@ impl Worker {
     /// Without a problem: it was cut short.
     async fn try_sandbox(&mut self, slot: &Slot, attempt: u32) -> Result<(), Option<String>> {
         let on = Arc::clone(&self.on);
-        if let Some(class) = &spec_of(&slot.pod).runtime_class_name
-            && !class.is_empty()
-        {
-            let problem = format!(
-                "failed to get sandbox runtime: runtime class {class:?} is not supported by this agent yet: remove runtimeClassName"
-            );
-            return Err(Some(problem));
-        }
         let config = self.sandbox_config(slot, attempt)?;
         let directory = log_directory(&on.settings.logs, &slot.pod);
         make_log_directory(&on.storage, &directory).await?;
+        let runtime_handler = self.runtime_handler(slot).await;
+        let runtime_handler = runtime_handler.map_err(|error| Some(error.to_string()))?;
         let cut = self.cut(slot);
         tokio::pin!(cut);
         let turn = tokio::select! {
@@ -54,7 +49,7 @@ impl Worker {
         };
         let request = cri::RunPodSandboxRequest {
             config: Some(config),
-            runtime_handler: String::new(),
+            runtime_handler,
         };
         // The runtime undoes one that nobody waits for any more.
         let made = tokio::select! {
@@ -66,6 +61,18 @@ impl Worker {
         info!(pod = %self.pod, sandbox = id, "a sandbox was made");
         self.unseen.add(Made::Sandbox(id), on.now());
         Ok(())
+    }
+
+    /// What the runtime is told of the pod's class; nothing for a pod without one. Without
+    /// an API server nobody knows any class.
+    pub(crate) async fn runtime_handler(&self, slot: &Slot) -> Result<String, RuntimeClassError> {
+        let spec = spec_of(&slot.pod);
+        let class = spec.runtime_class_name.as_deref();
+        let class = class.filter(|class| !class.is_empty());
+        match (class, &self.on.objects) {
+            (Some(class), Some(objects)) => objects.runtime_classes.handler(class).await,
+            _ => Ok(String::new()),
+        }
     }
 
     /// The same for a sandbox and for the containers in it.

@@ -1,6 +1,7 @@
 //! Starts containers: the image, the configuration, the files beside it, and then
 //! the container itself.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use api::events::Severity;
 use images::{PullPolicy, Request, Said};
-use k8s_openapi::api::core::v1::{Container, Pod, Secret};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Secret};
 use seams::cri;
 use seams::host::HostError;
 use seams::storage::perform;
@@ -20,7 +21,7 @@ use super::{Outcome, RETRY};
 use crate::objects::Found;
 use crate::plan::{Kind, Start, backoff_key};
 use crate::slot::Slot;
-use crate::spec::container::{ContainerSources, config};
+use crate::spec::container::{ContainerSources, config, of_ephemeral};
 use crate::spec::downward::Surroundings;
 use crate::spec::env::{Environment, Sources};
 use crate::spec::hostname::Hostname;
@@ -138,13 +139,10 @@ impl Worker {
         let on = Arc::clone(&self.on);
         let pod = &scene.slot.pod;
         let spec = spec_of(pod);
-        let list = match start.kind {
-            Kind::Init => spec.init_containers.as_deref().unwrap_or_default(),
-            Kind::Regular => &spec.containers,
-        };
-        let Some(container) = list.iter().find(|one| one.name == start.container) else {
+        let Some(container) = wanted(&spec, start) else {
             return Ok(());
         };
+        let container = &*container;
         if let Some(ended) = start.before.as_ref().and_then(|before| before.ended) {
             let (key, most) = (backoff_key(container), on.settings.longest_backoff);
             let backoff = &mut self.memory.backoff;
@@ -290,6 +288,7 @@ impl Worker {
     ) -> Result<cri::ContainerConfig, Trouble> {
         let on = &self.on;
         let pod = &scene.slot.pod;
+        let target = target(scene, start)?;
         let environment = self.environment(scene, container)?;
         let image_user = self.image_user(container).await?;
         let logs = log_directory(&on.settings.logs, pod);
@@ -313,13 +312,13 @@ impl Worker {
                 hosts_file: &files.hosts,
                 termination_file: files.termination.as_deref(),
                 has_addresses: !ips.is_empty(),
-                recursive_read_only: on.node.borrow().recursive_read_only,
+                recursive_read_only: self.known.recursive_read_only,
                 selinux: false,
             },
             enforcement: &on.enforcement,
             security: &PodSecurity::default(),
             settings: &on.settings.security,
-            target: None,
+            target,
         };
         config(pod, container, &sources).map_err(|error| Trouble::config(error.to_string()))
     }
@@ -511,6 +510,41 @@ impl Worker {
             let reason = "FailedToRetrieveImagePullSecret";
             self.on.telling.warning(pod, reason, message);
         }
+    }
+}
+
+/// The container that is to be started, if the pod still has it.
+fn wanted<'a>(spec: &'a PodSpec, start: &Start) -> Option<Cow<'a, Container>> {
+    let list = match start.kind {
+        Kind::Init => spec.init_containers.as_deref().unwrap_or_default(),
+        Kind::Regular => &spec.containers,
+        Kind::Ephemeral => {
+            let mut all = spec.ephemeral_containers.iter().flatten();
+            let found = all.find(|one| one.name == start.container)?;
+            return Some(Cow::Owned(of_ephemeral(found)));
+        }
+    };
+    let found = list.iter().find(|one| one.name == start.container)?;
+    Some(Cow::Borrowed(found))
+}
+
+/// The id of the container whose processes an ephemeral one looks at.
+fn target<'a>(scene: &Scene<'a>, start: &Start) -> Result<Option<&'a str>, Trouble> {
+    if start.kind != Kind::Ephemeral {
+        return Ok(None);
+    }
+    let spec = spec_of(&scene.slot.pod);
+    let mut all = spec.ephemeral_containers.iter().flatten();
+    let own = all.find(|one| one.name == start.container);
+    let name = own.and_then(|one| one.target_container_name.as_deref());
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        return Ok(None);
+    };
+    match scene.observed.container(name) {
+        Some(target) => Ok(Some(&target.id)),
+        None => Err(Trouble::config(format!(
+            "unable to find target container {name}"
+        ))),
     }
 }
 

@@ -12,7 +12,7 @@ use types::names::validate_label_key;
 
 use super::{Case, Rejection, Settings};
 
-const PODS: &str = "pods";
+pub(super) const PODS: &str = "pods";
 
 /// The order in which users are told; all others come after these, by name.
 const FIRST: [&str; 3] = [CPU, MEMORY, EPHEMERAL_STORAGE];
@@ -20,12 +20,43 @@ const FIRST: [&str; 3] = [CPU, MEMORY, EPHEMERAL_STORAGE];
 /// Whole numbers by resource, as the scheduler counts: CPU in thousandths.
 type Counts = BTreeMap<String, i64>;
 
-pub(super) fn check(case: &Case<'_>, node: &Node, settings: &Settings) -> Result<(), Rejection> {
+/// Something that does not suffice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shortage {
+    pub(super) resource: String,
+    pub(super) requested: i64,
+    pub(super) used: i64,
+    pub(super) capacity: i64,
+}
+
+impl Shortage {
+    /// So much more would do.
+    pub(super) fn missing(&self) -> i64 {
+        self.requested
+            .saturating_sub(self.capacity.saturating_sub(self.used))
+    }
+
+    pub(super) fn rejection(&self) -> Rejection {
+        let Self {
+            resource,
+            requested,
+            used,
+            capacity,
+        } = self;
+        let message = format!(
+            "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+        );
+        Rejection::new(format!("OutOf{resource}"), message)
+    }
+}
+
+/// All that does not suffice.
+pub(super) fn shortages(case: &Case<'_>, node: &Node, settings: &Settings) -> Vec<Shortage> {
     let status = node.status.as_ref();
     let allocatable = requests::amounts(status.and_then(|status| status.allocatable.as_ref()));
     let places = allocatable.get(PODS).map_or(0, types::Quantity::value);
     let taken = i64::try_from(case.others.len()).unwrap_or(i64::MAX);
-    require(PODS, 1, taken, places)?;
+    let mut found: Vec<Shortage> = short_of(PODS, 1, taken, places).into_iter().collect();
 
     let capacity = counts(&allocatable);
     let asked = counts(&asked(&only_known(case, &capacity), settings));
@@ -38,20 +69,20 @@ pub(super) fn check(case: &Case<'_>, node: &Node, settings: &Settings) -> Result
         .filter(|(resource, _)| !FIRST.contains(&resource.as_str()));
     for (resource, requested) in first.chain(rest) {
         let of = |counts: &Counts| counts.get(resource).copied().unwrap_or(0);
-        require(resource, *requested, of(&used), of(&capacity))?;
+        found.extend(short_of(resource, *requested, of(&used), of(&capacity)));
     }
-    Ok(())
+    found
 }
 
 /// Who asks for nothing gets it, even from a node that has given too much away.
-fn require(resource: &str, requested: i64, used: i64, capacity: i64) -> Result<(), Rejection> {
-    if requested <= 0 || requested <= capacity.saturating_sub(used) {
-        return Ok(());
-    }
-    let message = format!(
-        "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
-    );
-    Err(Rejection::new(format!("OutOf{resource}"), message))
+fn short_of(resource: &str, requested: i64, used: i64, capacity: i64) -> Option<Shortage> {
+    let suffices = requested <= 0 || requested <= capacity.saturating_sub(used);
+    (!suffices).then(|| Shortage {
+        resource: resource.to_owned(),
+        requested,
+        used,
+        capacity,
+    })
 }
 
 fn sum(pods: &[&Pod], settings: &Settings) -> Counts {
@@ -150,10 +181,11 @@ mod tests {
 
     fn judge(pod: &Pod, node: &Node, others: &[&Pod], settings: &Settings) -> (String, String) {
         let spec = pod.spec.as_ref().unwrap();
-        match check(&Case { pod, spec, others }, node, settings) {
-            Ok(()) => (String::new(), String::new()),
-            Err(Rejection { reason, message }) => (reason, message),
-        }
+        let found = shortages(&Case { pod, spec, others }, node, settings);
+        let first = found.first().map(Shortage::rejection);
+        first.map_or_else(Default::default, |Rejection { reason, message }| {
+            (reason, message)
+        })
     }
 
     /// Beside a pod that has a part of everything.
@@ -169,7 +201,7 @@ mod tests {
         judge(&asking(requests), &node, &[&other], &settings())
     }
 
-    fn short_of(resource: &str, figures: &str) -> (String, String) {
+    fn lacks(resource: &str, figures: &str) -> (String, String) {
         let message = format!("Node didn't have enough resource: {resource}, {figures}");
         (format!("OutOf{resource}"), message)
     }
@@ -231,7 +263,7 @@ mod tests {
         ] {
             assert_eq!(
                 beside_one(&requests),
-                short_of(resource, figures),
+                lacks(resource, figures),
                 "{requests}"
             );
         }
@@ -323,15 +355,37 @@ mod tests {
     }
 
     #[test]
+    fn all_that_does_not_suffice_is_found_with_what_is_missing_of_it() {
+        let node = node(&json!({}));
+        let other = asking(&json!({ "cpu": "1500m", "memory": "1Gi" }));
+        let pod = asking(&json!({ "cpu": "1", "memory": "1Gi", "ephemeral-storage": "11Gi" }));
+        let spec = pod.spec.as_ref().unwrap();
+        let others = [&other, &other];
+        let others = &others[..];
+        let case = Case {
+            pod: &pod,
+            spec,
+            others,
+        };
+        let found = shortages(&case, &node, &settings());
+        let found: Vec<_> = found
+            .iter()
+            .map(|one| (one.resource.as_str(), one.missing()))
+            .collect();
+        let expected = [("pods", 1), ("cpu", 2000), ("ephemeral-storage", 1 << 30)];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn a_node_has_places_for_so_many_pods() {
         let (node, settings) = (node(&json!({})), settings());
         let (web, greedy) = (asking(&json!({})), asking(&json!({ "cpu": "9" })));
         assert_eq!(judge(&web, &node, &[&web], &settings).0, "");
-        let full = short_of("pods", "requested: 1, used: 2, capacity: 2");
+        let full = lacks("pods", "requested: 1, used: 2, capacity: 2");
         assert_eq!(judge(&web, &node, &[&web, &web], &settings), full);
         assert_eq!(judge(&greedy, &node, &[&web, &web], &settings), full);
         let unknown = Node::default();
-        let without = short_of("pods", "requested: 1, used: 0, capacity: 0");
+        let without = lacks("pods", "requested: 1, used: 0, capacity: 0");
         assert_eq!(judge(&web, &unknown, &[], &settings), without);
     }
 
@@ -357,12 +411,12 @@ mod tests {
             "overhead": { "cpu": "200m" },
         }));
         let node = node(&json!({}));
-        let expected = short_of("cpu", "requested: 2100, used: 0, capacity: 2000");
+        let expected = lacks("cpu", "requested: 2100, used: 0, capacity: 2000");
         assert_eq!(judge(&pod, &node, &[], &settings()), expected);
         let mut off = settings();
         off.pod_level_resources = false;
         assert_eq!(judge(&pod, &node, &[], &off).0, "");
-        let expected = short_of("cpu", "requested: 1200, used: 1200, capacity: 2000");
+        let expected = lacks("cpu", "requested: 1200, used: 1200, capacity: 2000");
         assert_eq!(judge(&pod, &node, &[&pod], &off), expected);
     }
 }

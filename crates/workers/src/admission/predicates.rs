@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, PodSpec};
 use resources::qos;
+use types::PodUid;
 
 use super::affinity::{self, Labelled};
-use super::{Case, Rejection, Settings, fit, ports, taints};
+use super::{Case, Rejection, Settings, fit, ports, preempt, taints};
 
 const OS: &str = "kubernetes.io/os";
 
 /// A rule of the scheduler, and what it says of nodes that do not meet it.
-pub(super) struct Predicate {
-    pub(super) name: &'static str,
+struct Predicate {
+    name: &'static str,
     failure: &'static str,
 }
 
-pub(super) const NODE_AFFINITY: Predicate = Predicate {
+const NODE_AFFINITY: Predicate = Predicate {
     name: "NodeAffinity",
     failure: "node(s) didn't match Pod's node affinity/selector",
 };
@@ -35,21 +36,19 @@ const TAINT_TOLERATION: Predicate = Predicate {
 };
 
 impl Predicate {
-    fn require(&self, met: bool) -> Result<(), Rejection> {
-        if met {
-            return Ok(());
-        }
+    fn rejection(&self) -> Rejection {
         let Self { name, failure } = self;
         let message = format!("Predicate {name} failed: {failure}");
-        Err(Rejection::new(*name, message))
+        Rejection::new(*name, message)
     }
 }
 
+/// Who has to make room for the pod, or why it cannot be here.
 pub(super) fn check(
     case: &Case<'_>,
     node: Option<&Node>,
     settings: &Settings,
-) -> Result<(), Rejection> {
+) -> Result<Vec<PodUid>, Rejection> {
     let Case { pod, spec, others } = case;
     let node =
         node.ok_or_else(|| Rejection::new("InvalidNodeInfo", "Kubelet cannot get node info."))?;
@@ -57,12 +56,43 @@ pub(super) fn check(
     operating_system(case, settings)?;
     supplemental_groups(spec, settings)?;
 
-    fit::check(case, node, settings)?;
-    NODE_AFFINITY.require(affinity::matches(spec, &labelled(node, settings)))?;
-    NODE_NAME.require(is_meant(spec, node))?;
-    NODE_PORTS.require(ports::are_free(spec, others))?;
+    let shortages = fit::shortages(case, node, settings);
+    let rule = broken_rule(case, node, settings).map(Predicate::rejection);
+    let is_critical = qos::is_critical(pod);
+    // Room can be made for a critical pod: what it is short of is the least reason.
+    let first = match shortages.first() {
+        Some(shortage) if !is_critical => Some(shortage.rejection()),
+        _ => rule,
+    };
+    if let Some(rejection) = first {
+        return Err(rejection);
+    }
+    if shortages.is_empty() {
+        return Ok(Vec::new());
+    }
+    preempt::victims(pod, others, &shortages, settings)
+}
+
+/// The first rule that has nothing to do with room and is not met.
+fn broken_rule(case: &Case<'_>, node: &Node, settings: &Settings) -> Option<&'static Predicate> {
+    let Case { pod, spec, others } = case;
+    if !fits_labels(spec, node, settings) {
+        return Some(&NODE_AFFINITY);
+    }
+    if !is_meant(spec, node) {
+        return Some(&NODE_NAME);
+    }
+    if !ports::are_free(spec, others) {
+        return Some(&NODE_PORTS);
+    }
     // Who writes a manifest onto the machine means this machine.
-    TAINT_TOLERATION.require(qos::is_static(pod) || taints::are_tolerated(spec, node))
+    let stays = qos::is_static(pod) || taints::are_tolerated(spec, node);
+    (!stays).then_some(&TAINT_TOLERATION)
+}
+
+/// Whether the node is one that the pod selects.
+pub(super) fn fits_labels(spec: &PodSpec, node: &Node, settings: &Settings) -> bool {
+    affinity::matches(spec, &labelled(node, settings))
 }
 
 /// Upstream compares a label of the pod, not its node selector.

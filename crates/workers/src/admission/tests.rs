@@ -2,7 +2,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
 use super::testing::{lay_over, node, settings, whole_pod};
-use super::{Rejection, Settings, admit};
+use super::{Admitted, Rejection, Settings, admit, fits_labels};
 
 /// What each handler and each predicate objects to, in their order.
 fn faults() -> Vec<(&'static str, &'static str, Value)> {
@@ -97,7 +97,7 @@ impl Place {
         }
     }
 
-    fn admit(&self) -> Result<(), Rejection> {
+    fn admit(&self) -> Result<Admitted, Rejection> {
         let pod = whole_pod(&self.pod);
         admit(&pod, Some(&self.node), &[&self.other], &self.settings)
     }
@@ -105,11 +105,14 @@ impl Place {
 
 #[test]
 fn a_pod_that_nobody_objects_to_is_admitted() {
-    assert_eq!(Place::new().admit(), Ok(()));
+    assert_eq!(Place::new().admit(), Ok(Admitted::default()));
     let nothing = Pod::default();
     let place = Place::new();
     let node = node(&json!({}));
-    assert_eq!(admit(&nothing, Some(&node), &[], &place.settings), Ok(()));
+    assert_eq!(
+        admit(&nothing, Some(&node), &[], &place.settings),
+        Ok(Admitted::default())
+    );
 }
 
 #[test]
@@ -127,11 +130,9 @@ fn each_rejection_has_its_reason_and_its_message() {
             format!("Pod was rejected: {message}")
         );
         assert_eq!(rejection.to_string(), message);
-        assert_eq!(
-            rejection.is_about_labels(),
-            reason == "NodeAffinity",
-            "{reason}"
-        );
+        let pod = whole_pod(&place.pod);
+        let fits = fits_labels(&pod, &place.node, &place.settings);
+        assert_eq!(fits, reason != "NodeAffinity", "{reason}");
     }
 }
 
@@ -172,13 +173,13 @@ fn the_operating_system_is_the_machines_whatever_the_nodes_label_says() {
     place.pod["metadata"] = json!({ "labels": { "kubernetes.io/os": "linux" } });
     place.pod["spec"]["os"] = json!({ "name": "linux" });
     place.pod["spec"]["nodeSelector"] = json!({ "kubernetes.io/os": "linux" });
-    assert_eq!(place.admit(), Ok(()));
+    assert_eq!(place.admit(), Ok(Admitted::default()));
     for labels in [
         json!({ "kubernetes.io/os": "plan9" }),
         json!({ "zone": "a" }),
     ] {
         place.node.metadata.labels = serde_json::from_value(labels).unwrap();
-        assert_eq!(place.admit(), Ok(()));
+        assert_eq!(place.admit(), Ok(Admitted::default()));
     }
     // A node without any label is not labelled by this.
     place.node.metadata.labels = None;
@@ -194,7 +195,7 @@ fn a_pod_that_names_no_node_is_meant_for_this_one() {
     let mut place = Place::new();
     for name in [json!(null), json!(""), json!("n1")] {
         place.pod["spec"]["nodeName"] = name;
-        assert_eq!(place.admit(), Ok(()));
+        assert_eq!(place.admit(), Ok(Admitted::default()));
     }
 }
 
@@ -214,5 +215,33 @@ fn resources_of_the_pod_are_taken_where_they_are_turned_on() {
     place.pod["spec"]["resources"] = json!({ "requests": { "cpu": "1" } });
     assert!(place.admit().is_err());
     place.settings.pod_level_resources = true;
-    assert_eq!(place.admit(), Ok(()));
+    assert_eq!(place.admit(), Ok(Admitted::default()));
+}
+
+#[test]
+fn room_is_made_for_a_critical_pod_that_lacks_nothing_else() {
+    let greedy = |uid: &str| {
+        let asked = json!({ "requests": { "cpu": "1500m" } });
+        whole_pod(&json!({
+            "metadata": { "uid": uid },
+            "spec": { "containers": [{ "name": "c", "resources": asked }] },
+        }))
+    };
+    let other = greedy("other");
+    let node = node(&json!({}));
+    let with = |priority: i32, zone: &str| {
+        let mut pod = greedy("new");
+        let spec = pod.spec.as_mut().unwrap();
+        spec.priority = Some(priority);
+        spec.node_selector = Some([("zone".to_owned(), zone.to_owned())].into());
+        let found = admit(&pod, Some(&node), &[&other], &settings());
+        found.map_err(|rejection| rejection.reason)
+    };
+    let victims = vec![types::PodUid::new("other")];
+    let critical = 2_000_000_000;
+    assert_eq!(with(critical, "a"), Ok(Admitted { victims }));
+    assert_eq!(with(critical - 1, "a"), Err("OutOfcpu".to_owned()));
+    // What is not about room is told first, and nobody goes for it.
+    assert_eq!(with(critical, "b"), Err("NodeAffinity".to_owned()));
+    assert_eq!(with(critical - 1, "b"), Err("OutOfcpu".to_owned()));
 }

@@ -58,8 +58,8 @@ impl Sources {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the signature is that of `Admit`")]
-fn everyone(_: &Pod, _: &[&Pod]) -> Result<(), Rejection> {
-    Ok(())
+fn everyone(_: &Pod, _: &[&Pod]) -> Result<Admitted, Rejection> {
+    Ok(Admitted::default())
 }
 
 fn start(uid: &str) -> Order {
@@ -314,7 +314,7 @@ fn one_of_nobody_that_is_wanted_meanwhile_begins_when_it_is_gone() {
 #[test]
 fn a_pod_is_let_in_or_rejected_beside_those_that_are_there() {
     let full = |_: &Pod, others: &[&Pod]| match others.len() {
-        0 => Ok(()),
+        0 => Ok(Admitted::default()),
         _ => Err(Rejection {
             reason: "OutOfpods".to_owned(),
             message: "one is enough".to_owned(),
@@ -343,7 +343,7 @@ fn a_pod_is_let_in_or_rejected_beside_those_that_are_there() {
 #[test]
 fn a_pod_that_no_source_has_takes_nothing_from_the_one_that_follows_it() {
     let same_port = |_: &Pod, others: &[&Pod]| match others.len() {
-        0 => Ok(()),
+        0 => Ok(Admitted::default()),
         _ => Err(Rejection {
             reason: "NodePorts".to_owned(),
             message: "the port is taken".to_owned(),
@@ -363,4 +363,80 @@ fn a_pod_that_no_source_has_takes_nothing_from_the_one_that_follows_it() {
     case.sources.api("b");
     case.fold.desired(&case.sources.desired, &same_port);
     assert!(case.slot("b").rejected.is_some());
+}
+
+/// Pods `k…` need the places of `victims`.
+fn for_critical<'a>(
+    victims: &'a [&'a str],
+) -> impl Fn(&Pod, &[&Pod]) -> Result<Admitted, Rejection> + 'a {
+    move |pod, others| {
+        let uid = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
+        if !uid(pod).starts_with('k') {
+            return Ok(Admitted::default());
+        }
+        let here = others.iter().map(|pod| PodUid::new(&uid(pod)));
+        let victims = here.filter(|uid| victims.contains(&uid.as_str()));
+        Ok(Admitted {
+            victims: victims.collect(),
+        })
+    }
+}
+
+fn preempt(uid: &str) -> Order {
+    Order::Preempt(PodUid::new(uid))
+}
+
+#[test]
+fn a_critical_pod_begins_when_those_who_make_room_have_ended() {
+    let mut case = Case::new();
+    for uid in ["a", "b", "c"] {
+        case.sources.api(uid);
+    }
+    case.told();
+    let admit = for_critical(&["a", "b"]);
+    case.sources.api("k1");
+    let told = case.fold.desired(&case.sources.desired, &admit);
+    assert_eq!(told, [preempt("a"), preempt("b")]);
+    assert_eq!(case.ending("a"), Some((30, false)));
+    assert!(case.slot("b").evicted.is_some() && case.slot("c").evicted.is_none());
+    // Who is on the way out is no place for the next.
+    case.sources.api("k2");
+    let told = case.fold.desired(&case.sources.desired, &admit);
+    assert_eq!(told, [start("k2")]);
+    assert!(case.fold.is_in_the_way(&PodUid::new("a")));
+    assert_eq!(case.kept("a"), []);
+    assert!(!case.fold.is_in_the_way(&PodUid::new("a")));
+    assert_eq!(case.kept("b"), [start("k1")]);
+    assert_eq!(case.told(), []);
+}
+
+#[test]
+fn nobody_waits_for_ever_for_room() {
+    let mut case = Case::new();
+    for uid in ["a", "b"] {
+        case.sources.api(uid);
+    }
+    case.told();
+    let admit = for_critical(&["a", "b"]);
+    case.sources.file("critical", "k");
+    case.fold.desired(&case.sources.desired, &admit);
+    assert_eq!(case.fold.made_room(&PodUid::new("a")), []);
+    assert_eq!(case.fold.made_room(&PodUid::new("b")), [start("k")]);
+    // Its end is told of later, and starts nothing twice.
+    assert_eq!(case.kept("b"), []);
+}
+
+#[test]
+fn a_static_pod_waits_for_room_and_for_its_name() {
+    let mut case = Case::new();
+    case.sources.api("a");
+    case.sources.file("s", "old");
+    case.told();
+    case.sources.take("old");
+    case.sources.file("s", "k");
+    let admit = for_critical(&["a"]);
+    let told = case.fold.desired(&case.sources.desired, &admit);
+    assert_eq!(told, [changed("old"), preempt("a")]);
+    assert_eq!(case.removed("old"), [forget("old")]);
+    assert_eq!(case.kept("a"), [start("k")]);
 }

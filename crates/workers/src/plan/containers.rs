@@ -9,6 +9,7 @@ use super::{
     BackingOff, Before, Given, Kill, Kind, Plan, PodKill, Rest, Start, is_ahead, restarts,
     restarts_on_failure,
 };
+use crate::spec::container::of_ephemeral;
 use crate::spec::hash::hash_text;
 use crate::spec::labels::HASH;
 
@@ -25,6 +26,8 @@ struct Actions {
 
 pub(super) fn next(given: &Given<'_>, spec: &PodSpec) -> Plan {
     let mut actions = Actions::default();
+    ephemeral(given, spec, &mut actions);
+    let ephemeral = std::mem::take(&mut actions.start);
     let initialized = init(given, spec, &mut actions);
     if initialized && !actions.end_pod {
         let sidecars = std::mem::take(&mut actions.start);
@@ -52,10 +55,22 @@ pub(super) fn next(given: &Given<'_>, spec: &PodSpec) -> Plan {
     if !actions.kill.is_empty() {
         return Plan::Kill(actions.kill);
     }
+    // They wait for nobody: they may be there to find out why nothing else starts.
+    actions.start.splice(0..0, ephemeral);
     if actions.start.is_empty() {
         return Plan::Rest(actions.rest);
     }
     Plan::Start(actions.start, actions.rest)
+}
+
+/// Those that were added to the pod: each is started once, and keeps nothing.
+fn ephemeral(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
+    let all = spec.ephemeral_containers.iter().flatten();
+    let new = all.filter(|one| given.observed.container(&one.name).is_none());
+    for container in new {
+        let container = of_ephemeral(container);
+        start(given, &container, Kind::Ephemeral, None, actions);
+    }
 }
 
 /// What the init containers need. Whether they are done with.
@@ -132,7 +147,7 @@ fn init_one(
             again(actions);
         }
         (ContainerState::Unknown, true) => unknown(actions),
-        (ContainerState::Unknown, false) if restarts_on_failure(spec) => unknown(actions),
+        (ContainerState::Unknown, false) if retries(container, spec) => unknown(actions),
         (ContainerState::Exited | ContainerState::Unknown, false) => actions.end_pod = true,
     }
     false
@@ -247,6 +262,13 @@ fn is_replaced(given: &Given<'_>, newest: &ObservedContainer) -> bool {
 fn is_changed(container: &Container, newest: &ObservedContainer) -> bool {
     let hash = newest.annotations.get(HASH);
     hash.is_some_and(|hash| *hash != hash_text(container))
+}
+
+/// Whether a container of which nobody knows how it ended is tried again: its own policy
+/// counts, its rules about exit codes do not.
+fn retries(container: &Container, spec: &PodSpec) -> bool {
+    let own = container.restart_policy.as_deref();
+    own.map_or_else(|| restarts_on_failure(spec), |policy| policy != "Never")
 }
 
 fn is_sidecar(container: &Container) -> bool {

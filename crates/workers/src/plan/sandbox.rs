@@ -18,10 +18,14 @@ pub(super) enum Wanted {
     None,
 }
 
-pub(super) fn wanted(spec: &PodSpec, observed: &ObservedPod) -> Wanted {
+pub(super) fn wanted(spec: &PodSpec, observed: &ObservedPod, restarting_all: bool) -> Wanted {
     let Some(attempt) = another(spec, observed) else {
         return Wanted::Keep;
     };
+    // Whatever its containers have done: they do it all again.
+    if restarting_all {
+        return Wanted::Another { attempt };
+    }
     let has_run = !observed.containers.is_empty();
     if !restarts_on_failure(spec) && attempt != 0 && has_run {
         return Wanted::None;

@@ -1,3 +1,6 @@
+mod added;
+mod anew;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -22,6 +25,7 @@ struct Case {
     slot: Slot,
     observed: ObservedPod,
     memory: Memory,
+    restarting_all: bool,
 }
 
 impl Case {
@@ -37,6 +41,7 @@ impl Case {
             mirror: None,
             ending: None,
             rejected: None,
+            evicted: None,
         };
         let memory = Memory {
             prepared: true,
@@ -46,6 +51,7 @@ impl Case {
             slot,
             observed: ObservedPod::default(),
             memory,
+            restarting_all: false,
         }
     }
 
@@ -90,6 +96,7 @@ impl Case {
             slot: &self.slot,
             observed: &self.observed,
             memory: &self.memory,
+            restarting_all: self.restarting_all,
             now: seconds(now),
             longest_backoff: seconds(300),
         })

@@ -2,10 +2,14 @@
 
 mod configuration;
 mod controllers;
+mod debugging;
 mod deletion;
 mod images;
 mod lifecycle;
 mod place;
+mod restarts;
+mod room;
+mod runtime_classes;
 mod security;
 mod static_pods;
 mod volumes;
@@ -24,6 +28,10 @@ pub fn all() -> Vec<Scenario> {
         place::SCENARIOS,
         static_pods::SCENARIOS,
         controllers::SCENARIOS,
+        debugging::SCENARIOS,
+        restarts::SCENARIOS,
+        runtime_classes::SCENARIOS,
+        room::SCENARIOS,
     ]
     .concat()
 }

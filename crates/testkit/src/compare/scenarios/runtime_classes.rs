@@ -1,0 +1,74 @@
+//! Pods that say which handler of the runtime runs them.
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::super::manifest::{FOREVER, Pod, pod};
+use super::super::scenario::Scenario;
+use super::super::stage::Stage;
+
+const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
+
+/// Makes a class of this play's name, and a pod of it.
+fn of_class(stage: &Stage<'_>, handler: &str, script: &str) -> Result<Pod> {
+    let name = stage.namespace();
+    let class = json!({
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": handler,
+        "overhead": {"podFixed": {"cpu": "20m", "memory": "4Mi"}},
+    });
+    stage.make_in_cluster(CLASSES, &class)?;
+    // Admission looks into a cache of its own.
+    stage.on_node("sleep 1")?;
+    Ok(pod("p", script).spec(&json!({"runtimeClassName": name})))
+}
+
+fn remove_class(stage: &Stage<'_>) -> Result<()> {
+    stage.remove_from_cluster(&format!("{CLASSES}/{}", stage.namespace()))
+}
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario::new(
+        "runtime-class",
+        "a pod is run by a handler, and costs more than it asks for",
+        |stage| {
+            let pod = of_class(stage, "runc", FOREVER)?;
+            let asked = json!({"resources": {
+                "requests": {"cpu": "10m", "memory": "16Mi"},
+                "limits": {"cpu": "100m", "memory": "32Mi"},
+            }});
+            stage.create(pod.main(&asked))?;
+            stage.running("p")?;
+            stage.end("p")?;
+            remove_class(stage)
+        },
+    ),
+    Scenario::new(
+        "runtime-class-without-handler",
+        "the runtime has no such handler",
+        |stage| {
+            let pod = of_class(stage, "nowhere", FOREVER)?;
+            stage.create(pod)?;
+            stage.said("FailedCreatePodSandBox")?;
+            stage.end("p")?;
+            remove_class(stage)
+        },
+    ),
+    Scenario::new(
+        "runtime-class-gone",
+        "a class that is gone when its pod needs another sandbox",
+        |stage| {
+            let pod = of_class(stage, "runc", FOREVER)?;
+            stage.create(pod)?;
+            stage.running("p")?;
+            remove_class(stage)?;
+            let namespace = stage.namespace();
+            let stop = format!("sleep 1; crictl stopp $(crictl pods --namespace {namespace} -q)");
+            stage.on_node(&stop)?;
+            stage.said("FailedCreatePodSandBox")?;
+            stage.end("p")
+        },
+    ),
+];
