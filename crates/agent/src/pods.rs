@@ -34,7 +34,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use types::desired::Desired;
 use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
-use workers::{Crew, Foundations, NodeView, Objects, Telling, Turns};
+use workers::{Crew, Foundations, Hooks, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
 
@@ -135,6 +135,8 @@ pub(crate) fn start(
         links: config.directories.log_links.clone(),
     };
     parts.start("housekeeping", |ending| housekeeping.run(ending));
+    let clock = seams.options.clock.clone();
+    let hooks = Hooks::new(seams.runtime.clone(), seams.net.clone(), clock)?;
     let making = Making {
         config,
         seams: seams.clone(),
@@ -145,6 +147,7 @@ pub(crate) fn start(
         reports,
         tokens,
         recorder,
+        hooks,
     };
     parts.start("pods", |shutdown| async move {
         let made = making.foundations();
@@ -299,6 +302,7 @@ struct Making {
     reports: Reports,
     tokens: Option<Tokens>,
     recorder: Option<Recorder>,
+    hooks: Hooks,
 }
 
 impl Making {
@@ -359,6 +363,7 @@ impl Making {
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
                 started: Timestamp::try_from(clock.now()).unwrap_or_default(),
+                stop_signals: self.config.stop_signals,
             },
             clock,
             runtime: runtime.clone(),
@@ -375,6 +380,7 @@ impl Making {
             services: self.services,
             node: self.node,
             turns: Turns::new(self.config.at_once),
+            hooks: self.hooks,
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Known {
     pub is_static: bool,
     /// Whether its runtime handler can mount read-only all the way down.
     pub recursive_read_only: bool,
+    /// `ContainerStopSignals`: what containers are asked to end with is told.
+    pub stop_signals: bool,
 }
 
 /// Why a container is not there.

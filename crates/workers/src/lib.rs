@@ -14,7 +14,9 @@ pub mod backoff;
 mod crew;
 pub mod fold;
 mod foundations;
+mod hooks;
 mod objects;
+pub mod order;
 pub mod plan;
 pub mod slot;
 pub mod spec;
@@ -26,6 +28,7 @@ mod unseen;
 
 pub use crew::Crew;
 pub use foundations::{Foundations, NodeView, Settings};
+pub use hooks::Hooks;
 pub use objects::Objects;
 pub use telling::Telling;
 pub use turns::Turns;

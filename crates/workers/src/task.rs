@@ -298,6 +298,7 @@ impl Worker {
     fn judge(&mut self, slot: &Slot, observed: &ObservedPod) {
         self.known.is_static = slot.is_static();
         self.known.recursive_read_only = self.on.node.borrow().recursive_read_only;
+        self.known.stop_signals = self.on.settings.stop_signals;
         if let Some(deadline) = self.deadline(slot)
             && deadline <= self.on.now()
             && !self.is_ending(slot)

@@ -249,7 +249,7 @@ fn is_changed(container: &Container, newest: &ObservedContainer) -> bool {
     hash.is_some_and(|hash| *hash != hash_text(container))
 }
 
-fn is_sidecar(container: &Container) -> bool {
+pub(crate) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 

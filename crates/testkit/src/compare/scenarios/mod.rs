@@ -3,6 +3,7 @@
 mod configuration;
 mod controllers;
 mod deletion;
+mod hooks;
 mod images;
 mod lifecycle;
 mod place;
@@ -17,6 +18,7 @@ pub fn all() -> Vec<Scenario> {
     [
         lifecycle::SCENARIOS,
         deletion::SCENARIOS,
+        hooks::SCENARIOS,
         images::SCENARIOS,
         configuration::SCENARIOS,
         volumes::SCENARIOS,
