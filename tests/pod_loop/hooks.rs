@@ -84,10 +84,7 @@ fn a_hook_before_the_end_is_counted() {
         (Hook::Fails, 0, 5),
         (Hook::Asks, 0, 5),
     ] {
-        let calls = play(
-            |story| story.pre_stop = hook,
-            &[(THEN, Event::Vanish(0))],
-        );
+        let calls = play(|story| story.pre_stop = hook, &[(THEN, Event::Vanish(0))]);
         assert_eq!(stops(&calls), [("c0", after, grace)], "{hook:?}");
     }
 }
@@ -147,7 +144,10 @@ fn a_container_whose_first_hook_fails_is_ended() {
         |story| {
             story.policy = Policy::Never;
             // So it is said that it does not run on.
-            story.containers = vec![Life::Ends { after: 250, code: 0 }];
+            story.containers = vec![Life::Ends {
+                after: 250,
+                code: 0,
+            }];
             story.post_start = Hook::Fails;
             story.pre_stop = Hook::Sleeps(1);
         },
@@ -162,10 +162,7 @@ fn a_container_whose_first_hook_fails_is_ended() {
 #[test]
 fn a_first_hook_does_not_keep_a_pod_from_ending() {
     for hook in [Hook::Sleeps(100), Hook::Runs(100)] {
-        let calls = play(
-            |story| story.post_start = hook,
-            &[(THEN, Event::Delete(0))],
-        );
+        let calls = play(|story| story.post_start = hook, &[(THEN, Event::Delete(0))]);
         assert_eq!(stops(&calls), [("c0", 0, 3)], "{hook:?}");
     }
 }

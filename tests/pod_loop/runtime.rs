@@ -10,7 +10,7 @@ use seams::cri;
 use seams::cri::{ContainerState, PodSandboxState};
 use seams::net::{Destination, Dialing};
 use seams::runtime::{Answer, Code, ContainerEvents};
-use seams::{Net as _, Runtime as _, RuntimeError, SharedClock};
+use seams::{Runtime as _, RuntimeError, SharedClock};
 
 const POD_UID: &str = "io.kubernetes.pod.uid";
 const POD_NAME: &str = "io.kubernetes.pod.name";

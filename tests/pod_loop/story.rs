@@ -235,9 +235,14 @@ impl Story {
     fn init_containers(&self, uid: &str) -> Vec<Value> {
         let containers = self.init.iter().enumerate().map(|(index, init)| {
             let mut one = json!({ "name": init_name(index), "image": image(uid, 1), "imagePullPolicy": "IfNotPresent" });
-            if matches!(init, Init::Sidecar(_)) {
+            if let Init::Sidecar(life) = init {
                 one["restartPolicy"] = json!("Always");
                 one["lifecycle"] = self.lifecycle();
+                // One that ends while its hook runs is never seen running, and the
+                // next ones wait for that.
+                if *life != Life::RunsOn {
+                    one["lifecycle"]["postStart"].take();
+                }
             }
             one
         });
@@ -245,10 +250,11 @@ impl Story {
     }
 
     fn regular_containers(&self, uid: &str, version: u32) -> Vec<Value> {
-        let containers = (0..self.containers.len())
-            .map(|index| json!({
+        let containers = (0..self.containers.len()).map(|index| {
+            json!({
                 "name": name(index), "image": image(uid, version), "lifecycle": self.lifecycle(),
-            }));
+            })
+        });
         containers.collect()
     }
 

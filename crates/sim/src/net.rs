@@ -147,7 +147,10 @@ mod tests {
             tokio::io::split(Conversation::new(Manner::Status(StatusCode::IM_A_TEAPOT)));
         let mut text = String::new();
         let mut reading = Box::pin(reader.read_to_string(&mut text));
-        writer.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").await.unwrap();
+        writer
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n")
+            .await
+            .unwrap();
         assert!(poll!(&mut reading).is_pending());
         writer.write_all(b"\r\n").await.unwrap();
         reading.await.unwrap();
@@ -180,7 +183,10 @@ mod tests {
     #[tokio::test]
     async fn the_silent_take_everything_and_say_nothing() {
         let mut connection = Conversation::new(Manner::Silent);
-        connection.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        connection
+            .write_all(b"GET / HTTP/1.1\r\n\r\n")
+            .await
+            .unwrap();
         let mut byte = [0];
         let mut reading = Box::pin(connection.read(&mut byte));
         assert!(poll!(&mut reading).is_pending());

@@ -189,14 +189,17 @@ impl Hooks {
 
 /// A handler that none of the ways fits, as Go prints it.
 fn told(handler: &LifecycleHandler) -> String {
-    let socket = handler.tcp_socket.as_ref().map_or("nil".to_owned(), |socket| {
-        let TCPSocketAction { host, port } = socket;
-        let host = host.as_deref().unwrap_or_default();
-        let port = match port {
-            IntOrString::Int(number) => format!("{{0 {number} }}"),
-            IntOrString::String(name) => format!("{{1 0 {name}}}"),
-        };
-        format!("&TCPSocketAction{{Port:{port},Host:{host},}}")
-    });
+    let socket = handler
+        .tcp_socket
+        .as_ref()
+        .map_or("nil".to_owned(), |socket| {
+            let TCPSocketAction { host, port } = socket;
+            let host = host.as_deref().unwrap_or_default();
+            let port = match port {
+                IntOrString::Int(number) => format!("{{0 {number} }}"),
+                IntOrString::String(name) => format!("{{1 0 {name}}}"),
+            };
+            format!("&TCPSocketAction{{Port:{port},Host:{host},}}")
+        });
     format!("&LifecycleHandler{{Exec:nil,HTTPGet:nil,TCPSocket:{socket},Sleep:nil,}}")
 }

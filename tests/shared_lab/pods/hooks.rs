@@ -43,7 +43,11 @@ fn hooks_run_when_a_container_begins_and_before_it_ends() -> Result<()> {
     // Told to hurry, it does not wait for its hook.
     let mut main = sleeper();
     main["lifecycle"] = json!({ "preStop": { "sleep": { "seconds": 300 } } });
-    stage.create_pod("hurried", main, json!({ "terminationGracePeriodSeconds": 300 }))?;
+    stage.create_pod(
+        "hurried",
+        main,
+        json!({ "terminationGracePeriodSeconds": 300 }),
+    )?;
     stage.wait_ready("hurried")?;
     stage.run(&["delete", "pod", "hurried", "--wait=false"])?;
     stage.wait_event("hurried", "Killing", "Stopping container main")?;
@@ -71,7 +75,11 @@ fn hooks_that_fail_are_told_of() -> Result<()> {
     }
     stage.wait_event("first", "FailedPostStartHook", "PostStartHook failed")?;
     stage.wait_event("first", "Killing", "FailedPostStartHook")?;
-    stage.wait_event("first", "BackOff", "Back-off restarting failed container main")?;
+    stage.wait_event(
+        "first",
+        "BackOff",
+        "Back-off restarting failed container main",
+    )?;
 
     let mut main = sleeper();
     main["lifecycle"] = json!({ "preStop": { "httpGet": { "port": 1, "path": "/" } } });
@@ -93,9 +101,7 @@ fn a_server_is_asked_by_hooks_with_debians_containerd() -> Result<()> {
     let mut server = seeing(shell(script));
     server["name"] = json!("server");
     server["restartPolicy"] = json!("Always");
-    let ask = |when: &str| {
-        json!({ "httpGet": { "port": 8080, "path": format!("/cgi-bin/hook?{when}") } })
-    };
+    let ask = |when: &str| json!({ "httpGet": { "port": 8080, "path": format!("/cgi-bin/hook?{when}") } });
     let mut main = sleeper();
     main["lifecycle"] = json!({ "postStart": ask("began"), "preStop": ask("ends") });
     let mut room = room("http", 20);
@@ -118,7 +124,9 @@ fn sidecars_end_after_what_they_serve_and_in_reverse() -> Result<()> {
     let stage = Stage::ours("hooks-order", Runtime::Containerd2)?;
     // Each says when it is asked to end, and when it does.
     let witness = |name: &str| {
-        let last = format!("echo {name} asked >> /seen/order; sleep 1; echo {name} ends >> /seen/order; exit 0");
+        let last = format!(
+            "echo {name} asked >> /seen/order; sleep 1; echo {name} ends >> /seen/order; exit 0"
+        );
         let script = format!("trap '{last}' TERM; while :; do sleep 0.1; done");
         let mut container = seeing(shell(&script));
         container["name"] = json!(name);

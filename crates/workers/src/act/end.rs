@@ -92,7 +92,13 @@ impl Order {
 impl Doomed {
     /// A container by its name. Of one that its pod does not have, the name is all
     /// that is known.
-    pub(super) fn of(pod: &Pod, name: &str, id: &str, ip: Option<&String>, grace: Duration) -> Self {
+    pub(super) fn of(
+        pod: &Pod,
+        name: &str,
+        id: &str,
+        ip: Option<&String>,
+        grace: Duration,
+    ) -> Self {
         let spec = spec_of(pod);
         let init = spec.init_containers.iter().flatten();
         let init = init.map(|container| (Kind::Init, container));
@@ -101,16 +107,15 @@ impl Doomed {
             .map(|container| (Kind::Regular, container))
             .chain(init);
         let found = all.find(|(_, container)| container.name == name);
-        let (kind, container) = match found {
-            Some((kind, container)) => (kind, container.clone()),
-            None => {
-                let container = Container {
-                    name: name.to_owned(),
-                    ..Container::default()
-                };
-                (Kind::Regular, container)
-            }
+        let unknown = || {
+            let container = Container {
+                name: name.to_owned(),
+                ..Container::default()
+            };
+            (Kind::Regular, container)
         };
+        let found = found.map(|(kind, container)| (kind, container.clone()));
+        let (kind, container) = found.unwrap_or_else(unknown);
         Self {
             id: id.to_owned(),
             kind,

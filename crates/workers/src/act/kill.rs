@@ -83,12 +83,14 @@ impl Worker {
         if ended.contains(&Err(NotEnded::Cut)) {
             return Outcome::Cut;
         }
-        let done = match ended.into_iter().collect::<Result<(), NotEnded>>() {
-            Err(error) => Err(error.to_string()),
-            Ok(()) => tokio::select! {
-                stopped = self.stop_sandboxes(slot, observed) => stopped,
-                () = self.cut(slot) => return Outcome::Cut,
-            },
+        let ended: Result<(), NotEnded> = ended.into_iter().collect();
+        let work = async {
+            ended.map_err(|error| error.to_string())?;
+            self.stop_sandboxes(slot, observed).await
+        };
+        let done = tokio::select! {
+            done = work => done,
+            () = self.cut(slot) => return Outcome::Cut,
         };
         if let Err(error) = done {
             let message = format!("error killing pod: {error}");

@@ -54,7 +54,9 @@ fn follow(get: &Get, location: &str) -> Option<Get> {
         https,
         host: host.to_owned(),
         port: uri.port_u16().unwrap_or(usual),
-        path: uri.path_and_query().map_or_else(String::new, ToString::to_string),
+        path: uri
+            .path_and_query()
+            .map_or_else(String::new, ToString::to_string),
         // What stood for the first place says nothing of this one.
         host_header: None,
         ..get.clone()

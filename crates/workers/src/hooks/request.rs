@@ -29,7 +29,11 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
 const ALSO_IN_PATH: &[u8] = b"!'()*[]%";
 
 /// What a query must not have, however it was given.
-const QUERY: &AsciiSet = &percent_encoding::CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
+const QUERY: &AsciiSet = &percent_encoding::CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>');
 
 /// One GET.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,7 +214,10 @@ mod tests {
         for (action, url) in [
             (json!({ "port": 80 }), "http://10.0.0.7:80"),
             (json!({ "port": 80, "path": "/" }), "http://10.0.0.7:80/"),
-            (json!({ "port": "web", "path": "/x" }), "http://10.0.0.7:8080/x"),
+            (
+                json!({ "port": "web", "path": "/x" }),
+                "http://10.0.0.7:8080/x",
+            ),
             (json!({ "port": "81", "path": "x" }), "http://10.0.0.7:81/x"),
             (
                 json!({ "port": 1, "path": "/", "scheme": "HTTPS", "host": "example.com" }),
@@ -252,7 +259,10 @@ mod tests {
     #[test]
     fn a_port_that_is_none_is_told_in_upstreams_words() {
         for (port, text) in [
-            (json!("none"), "strconv.Atoi: parsing \"none\": invalid syntax"),
+            (
+                json!("none"),
+                "strconv.Atoi: parsing \"none\": invalid syntax",
+            ),
             (json!(0), "invalid port number: 0"),
             (json!("65536"), "invalid port number: 65536"),
             (json!(-1), "invalid port number: -1"),
@@ -272,9 +282,17 @@ mod tests {
                 vec![("user-agent", "me"), ("accept", "text/plain")],
                 None,
             ),
-            (vec![header("User-Agent", ""), header("ACCEPT", "")], vec![], None),
             (
-                vec![header("X-A", "1"), header("x-a", "2"), header("Host", "other")],
+                vec![header("User-Agent", ""), header("ACCEPT", "")],
+                vec![],
+                None,
+            ),
+            (
+                vec![
+                    header("X-A", "1"),
+                    header("x-a", "2"),
+                    header("Host", "other"),
+                ],
                 vec![
                     ("x-a", "1"),
                     ("x-a", "2"),
@@ -291,12 +309,19 @@ mod tests {
                 .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
                 .collect();
             assert_eq!(headers, wanted, "{given:?}");
-            let found = get.host_header.as_ref().map(|value| value.to_str().unwrap());
+            let found = get
+                .host_header
+                .as_ref()
+                .map(|value| value.to_str().unwrap());
             assert_eq!(found, host, "{given:?}");
         }
         for (name, value, text) in [
             ("a b", "c", "net/http: invalid header field name \"a b\""),
-            ("a", "b\nc", "net/http: invalid header field value for \"a\""),
+            (
+                "a",
+                "b\nc",
+                "net/http: invalid header field value for \"a\"",
+            ),
         ] {
             let action = json!({ "port": 80, "httpHeaders": [header(name, value)] });
             assert_eq!(get(&action).unwrap_err().to_string(), text);

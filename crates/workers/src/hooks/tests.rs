@@ -83,7 +83,11 @@ async fn a_command_runs_in_its_container_without_a_limit_of_time() {
          - error: command 'sh -c x' exited with 3: err, message: \"out\\nerr\""
     );
     let (broken, _) = hooks(Commands(|_| {
-        Err(RuntimeError::new("ExecSync", Code::Unknown, "no such program"))
+        Err(RuntimeError::new(
+            "ExecSync",
+            Code::Unknown,
+            "no such program",
+        ))
     }));
     assert_eq!(
         run_in(&broken, &exec, None).await.unwrap_err(),
@@ -180,7 +184,8 @@ async fn a_server_is_asked_as_upstream_asks_and_whatever_it_answers_is_well() {
 async fn who_does_not_answer_is_told_in_gos_words() {
     let (listener, port) = listen().await;
     let get = json!({ "httpGet": { "port": port, "path": "/x" } });
-    let about = "HTTP lifecycle hook (/x) for Container \"app\" in Pod \"web_shop(u-1)\" failed - error: ";
+    let about =
+        "HTTP lifecycle hook (/x) for Container \"app\" in Pod \"web_shop(u-1)\" failed - error: ";
     let served = async {
         serve(accept(&listener).await, "").await;
     };
@@ -188,9 +193,8 @@ async fn who_does_not_answer_is_told_in_gos_words() {
     let url = format!("http://127.0.0.1:{port}/x");
     assert_eq!(ran.unwrap_err(), format!("{about}Get \"{url}\": EOF"));
     drop(listener);
-    let refused = format!(
-        "{about}Get \"{url}\": dial tcp 127.0.0.1:{port}: connect: connection refused"
-    );
+    let refused =
+        format!("{about}Get \"{url}\": dial tcp 127.0.0.1:{port}: connect: connection refused");
     assert_eq!(run(&get).await.unwrap_err(), refused);
     let (hooks, _) = hooks(Commands(|_| unreachable!("no command was given")));
     let nowhere = run_in(&hooks, &get, None).await.unwrap_err();
@@ -228,12 +232,19 @@ async fn a_server_without_tls_is_asked_again_without_what_was_meant_for_tls_only
     let (listener, port) = listen().await;
     let served = async {
         let mut first = accept(&listener).await;
-        first.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await.unwrap();
+        first
+            .write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+            .await
+            .unwrap();
         // It is read to its end, so that the answer is not lost by a reset.
         first.shutdown().await.unwrap();
         let mut rest = Vec::new();
         let _ = first.read_to_end(&mut rest).await;
-        serve(accept(&listener).await, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await
+        serve(
+            accept(&listener).await,
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        )
+        .await
     };
     let get = json!({ "httpGet": {
         "port": port, "path": "/", "scheme": "HTTPS",

@@ -19,7 +19,10 @@ async fn asked(rig: &Rig, host: &str, port: u16) -> u16 {
         Err(DialError::Connect { .. }) => return 0,
         Err(error) => panic!("{error}"),
     };
-    connection.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    connection
+        .write_all(b"GET / HTTP/1.1\r\n\r\n")
+        .await
+        .unwrap();
     let mut text = String::new();
     connection.read_to_string(&mut text).await.unwrap();
     text["HTTP/1.1 ".len()..][..3].parse().unwrap()
@@ -64,7 +67,11 @@ async fn a_story_says_what_is_answered() {
 async fn the_container_that_has_the_port_answers() {
     let rig = Rig::new();
     rig.pull().await;
-    let notes = [("http.one", "201"), ("http.two", "202"), ("http.three", "refused")];
+    let notes = [
+        ("http.one", "201"),
+        ("http.two", "202"),
+        ("http.three", "refused"),
+    ];
     let pod = rig.pod("web", &notes).await.unwrap();
     for (name, port) in [("one", 8001), ("two", 8002), ("three", 8003)] {
         listening(&rig, &pod, name, port).await;

@@ -20,12 +20,12 @@ END
 trap 'exit 0' TERM; nc -ll -p 8080 -e sh /serve & wait"#;
 
 /// A server that answers before it was asked to the end, whatever that is.
-const PLAIN_SERVER: &str = r#"cat > /serve <<'END'
+const PLAIN_SERVER: &str = r"cat > /serve <<'END'
 read -r line
 printf 'HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\n\r\n'
 cat > /dev/null
 END
-trap 'exit 0' TERM; nc -ll -p 8080 -e sh /serve & wait"#;
+trap 'exit 0' TERM; nc -ll -p 8080 -e sh /serve & wait";
 
 fn exec(script: &str) -> Value {
     json!({"exec": {"command": ["sh", "-c", script]}})

@@ -188,9 +188,21 @@ fn an_ephemeral_container_sees_the_processes_of_its_target_unless_all_are_shared
 fn a_container_may_choose_how_it_is_asked_to_end_where_that_is_enabled() {
     for (lifecycle, enabled, wanted) in [
         (json!({}), true, cri::Signal::RuntimeDefault),
-        (json!({ "stopSignal": "SIGUSR1" }), true, cri::Signal::Sigusr1),
-        (json!({ "stopSignal": "SIGRTMIN+3" }), true, cri::Signal::Sigrtminplus3),
-        (json!({ "stopSignal": "SIGUSR1" }), false, cri::Signal::RuntimeDefault),
+        (
+            json!({ "stopSignal": "SIGUSR1" }),
+            true,
+            cri::Signal::Sigusr1,
+        ),
+        (
+            json!({ "stopSignal": "SIGRTMIN+3" }),
+            true,
+            cri::Signal::Sigrtminplus3,
+        ),
+        (
+            json!({ "stopSignal": "SIGUSR1" }),
+            false,
+            cri::Signal::RuntimeDefault,
+        ),
     ] {
         let container = testing::container(&json!({ "lifecycle": lifecycle }));
         assert_eq!(stop_signal(&container, enabled), wanted, "{lifecycle}");
