@@ -107,8 +107,23 @@ fn a_pod_that_is_to_end_sooner_does_not_wait_for_its_hook() {
     for hook in [Hook::Sleeps(30), Hook::Runs(30)] {
         let events = [(THEN, Event::Delete(0)), (THEN + 1, Event::Hurry(0))];
         let calls = play(|story| story.pre_stop = hook, &events);
-        // It is begun anew, with the second that it is left.
-        assert_eq!(stops(&calls), [("c0", 2, 2)], "{hook:?}");
+        assert_eq!(stops(&calls), [("c0", 1, 2)], "{hook:?}");
+    }
+}
+
+#[test]
+fn a_hook_before_the_end_is_not_begun_again_when_its_pod_is_to_end_sooner() {
+    for (seconds, asked) in [(0, vec![("c0", 0, 3), ("c0", 2, 2)]), (30, vec![("c0", 2, 2)])] {
+        let events = [(THEN, Event::Delete(0)), (THEN + 2, Event::Hurry(0))];
+        let calls = play(
+            |story| {
+                story.pre_stop = Hook::Runs(seconds);
+                story.stop_delay = 7;
+            },
+            &events,
+        );
+        assert_eq!(when(&calls, Act::Exec, "c0"), [THEN], "{seconds} s");
+        assert_eq!(stops(&calls), asked, "{seconds} s");
     }
 }
 

@@ -59,6 +59,9 @@ pub(crate) struct Worker {
     pub(crate) mount_failures: Option<(u32, Duration)>,
     pub(crate) clean_failures: u32,
     pub(crate) told_of_kill: BTreeSet<String>,
+    /// Containers, by id, whose hook before the end was begun when they were to end in
+    /// another time.
+    pub(crate) hooked: BTreeSet<String>,
     /// Containers that wait after a crash, and for how long: told of once.
     told_of_wait: BTreeSet<(String, Duration)>,
     /// What was last done, and on which observation.
@@ -116,6 +119,7 @@ impl Worker {
             mount_failures: None,
             clean_failures: 0,
             told_of_kill: BTreeSet::new(),
+            hooked: BTreeSet::new(),
             told_of_wait: BTreeSet::new(),
             last_act: None,
             unseen: Unseen::default(),

@@ -90,6 +90,12 @@ impl Order {
 }
 
 impl Doomed {
+    /// Its hook was begun before, and is not begun anew.
+    pub(super) fn without_hook(mut self) -> Self {
+        self.container.lifecycle = None;
+        self
+    }
+
     /// A container by its name. Of one that its pod does not have, the name is all
     /// that is known.
     pub(super) fn of(
@@ -131,8 +137,8 @@ impl Doomed {
 }
 
 impl Worker {
-    /// Ends a container. If its pod is to end, or to end sooner, it is left as it is: a
-    /// hook that was at work has failed then.
+    /// Ends a container. If its pod is to end, or to end sooner, it is left as it is, and
+    /// a hook that is at work is given up.
     pub(super) async fn end(
         &self,
         slot: &Slot,
@@ -207,6 +213,9 @@ impl Worker {
 
     /// What a container is given to do before it ends. That it failed is told, and no
     /// hindrance.
+    ///
+    /// One that is given up would have failed when its container ended under it, but
+    /// for one that only sleeps.
     async fn pre_stop(
         &self,
         slot: &Slot,
@@ -227,12 +236,13 @@ impl Worker {
         let name = doomed.container.name.as_str();
         match &ran {
             Some(Ok(ran)) => {
-                self.tell_of_plain_words(&slot.pod, ran);
+                self.note_plain_words(name, ran);
                 return Ok(());
             }
             Some(Err(error)) => {
                 warn!(pod = %self.pod, container = name, %error, "a preStop hook failed");
             }
+            None if handler.sleep.is_some() => return Err(NotEnded::Cut),
             None => warn!(pod = %self.pod, container = name, "a preStop hook was cut short"),
         }
         // Not what it said: there may be secrets in it.
@@ -268,14 +278,14 @@ impl Worker {
         let name = started.container.name.as_str();
         let failure = match ran {
             Some(Ok(ran)) => {
-                self.tell_of_plain_words(&slot.pod, &ran);
+                self.note_plain_words(name, &ran);
                 return Ok(());
             }
             Some(Err(error)) => {
                 warn!(pod = %self.pod, container = name, %error, "a postStart hook failed");
-                Some(error.to_string())
+                error.to_string()
             }
-            None => None,
+            None => return Err(NotStarted::Cut),
         };
         for (severity, reason, message) in [
             (
@@ -288,9 +298,6 @@ impl Worker {
             let (telling, about) = (&self.on.telling, (started.kind, name));
             telling.container(&slot.pod, about, severity, reason, message);
         }
-        let Some(failure) = failure else {
-            return Err(NotStarted::Cut);
-        };
         match self.end(slot, started, &Order::default()).await {
             Err(NotEnded::Cut) => return Err(NotStarted::Cut),
             Err(error) => {
@@ -301,14 +308,10 @@ impl Worker {
         Err(NotStarted::Failed(failure))
     }
 
-    fn tell_of_plain_words(&self, pod: &Pod, ran: &Ran) {
+    /// Upstream means to tell users, too, but its recorder drops what is about a whole pod.
+    fn note_plain_words(&self, container: &str, ran: &Ran) {
         if let Some(host) = &ran.without_tls {
-            let message = format!(
-                "request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"
-            );
-            self.on
-                .telling
-                .warning(pod, "LifecycleHTTPFallback", message);
+            warn!(pod = %self.pod, container, host, "request to HTTPS lifecycle hook got HTTP response, retry with HTTP succeeded");
         }
     }
 

@@ -31,9 +31,9 @@ impl Worker {
         let ip = observed.ips().first();
         let doomed = kills
             .iter()
-            .map(|kill| Doomed::of(&slot.pod, &kill.container, &kill.id, ip, kill.grace));
+            .map(|kill| self.doomed(slot, (&kill.container, &kill.id), ip, kill.grace));
         let doomed: Vec<Doomed> = doomed.collect();
-        let outcomes = self.end_all(slot, &doomed, &Order::default()).await;
+        let outcomes = self.end_all(slot, doomed, &Order::default()).await;
         if outcomes.contains(&Err(NotEnded::Cut)) {
             return Outcome::Cut;
         }
@@ -74,12 +74,12 @@ impl Worker {
         let ip = observed.ips().first();
         let doomed = running
             .iter()
-            .map(|one| Doomed::of(&slot.pod, &one.name, &one.id, ip, grace));
+            .map(|one| self.doomed(slot, (&one.name, &one.id), ip, grace));
         let doomed: Vec<Doomed> = doomed.collect();
         for one in &doomed {
             self.tell_of_kill(slot, one);
         }
-        let ended = self.end_all(slot, &doomed, &order).await;
+        let ended = self.end_all(slot, doomed, &order).await;
         if ended.contains(&Err(NotEnded::Cut)) {
             return Outcome::Cut;
         }
@@ -100,14 +100,35 @@ impl Worker {
         Outcome::Done
     }
 
-    async fn end_all(
+    /// A container by its name and id.
+    fn doomed(
         &self,
         slot: &Slot,
-        doomed: &[Doomed],
+        (name, id): (&str, &str),
+        ip: Option<&String>,
+        grace: Duration,
+    ) -> Doomed {
+        let doomed = Doomed::of(&slot.pod, name, id, ip, grace);
+        if self.hooked.contains(id) {
+            doomed.without_hook()
+        } else {
+            doomed
+        }
+    }
+
+    async fn end_all(
+        &mut self,
+        slot: &Slot,
+        doomed: Vec<Doomed>,
         order: &Order,
     ) -> Vec<Result<(), NotEnded>> {
         let ends = doomed.iter().map(|one| self.end(slot, one, order));
-        join_all(ends).await
+        let ended = join_all(ends).await;
+        if ended.contains(&Err(NotEnded::Cut)) {
+            // Less time is no reason to do anything twice.
+            self.hooked.extend(doomed.into_iter().map(|one| one.id));
+        }
+        ended
     }
 
     async fn stop_sandboxes(&self, slot: &Slot, observed: &ObservedPod) -> Result<(), String> {

@@ -33,7 +33,7 @@ fn exec(script: &str) -> Value {
 
 fn get(scheme: &str) -> Value {
     json!({"httpGet": {
-        "port": 8080, "path": "/hook?a=b c", "scheme": scheme,
+        "port": 8080, "path": "/a hook?b=c", "scheme": scheme,
         "httpHeaders": [{"name": "x-own", "value": "1"}],
     }})
 }
@@ -157,7 +157,6 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "a server without TLS is asked again without it",
         |stage| {
             stage.create(served(PLAIN_SERVER, "postStart", &get("HTTPS"), FOREVER))?;
-            stage.said("LifecycleHTTPFallback")?;
             stage.running("p")?;
             stage.end("p")
         },
@@ -230,9 +229,10 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "pre-stop-sleeps-too-long",
         "a container sleeps longer than its grace",
         |stage| {
-            stage.create(pre_stop(&json!({"sleep": {"seconds": 8}}), 3))?;
+            stage.create(pre_stop(&json!({"sleep": {"seconds": 12}}), 20))?;
             stage.running("p")?;
-            stage.end("p")
+            stage.delete("p", Some(3))?;
+            stage.gone("p")
         },
     ),
     Scenario::new(
