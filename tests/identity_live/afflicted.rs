@@ -260,12 +260,14 @@ fn seams(name: &str) -> Seams {
     let machine = Arc::new(Machine::new(name, Arc::default(), address));
     let healthy = watch::channel(Faults::default()).1;
     let runtime = sim::Runtime::new(Arc::default(), options.clock.clone(), healthy);
+    let runtime = Arc::new(runtime);
     Seams {
         options,
         dial,
         storage: machine.clone(),
         host: machine,
-        runtime: Arc::new(runtime),
+        net: runtime.clone(),
+        runtime,
         registry: Registry::new(),
         process_id: std::process::id(),
     }

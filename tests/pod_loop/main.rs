@@ -13,6 +13,7 @@
     reason = "what a test stands on works, or the test fails"
 )]
 
+mod hooks;
 mod node;
 mod runtime;
 mod scenes;
@@ -27,7 +28,7 @@ use seams::Clock as _;
 
 use runtime::{Act, Meddling, Snapshot, name_of};
 use script::{Event, Played, Script, Tracked, any_script, lagging, lagging_script};
-use story::{Life, Outcome, Policy, Story, image};
+use story::{Hook, Life, Outcome, Policy, Story, image};
 use types::desired::Source;
 
 /// So long nothing may be done that no story asks for.
@@ -73,6 +74,8 @@ fn one(start_delay: u8, events: Vec<(u64, Event)>) -> Script {
         start_delay,
         stop_delay: 0,
         comes: 10,
+        post_start: Hook::Nothing,
+        pre_stop: Hook::Nothing,
     };
     Script {
         stories: vec![story],

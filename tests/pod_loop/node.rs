@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use types::PodUid;
 use types::desired::Desired;
 use volumes::{Allocatable, Layout, Objects, Volumes};
-use workers::{Crew, Foundations, NodeView, Settings, Telling, Turns};
+use workers::{Crew, Foundations, Hooks, NodeView, Settings, Telling, Turns};
 
 use crate::runtime::Watched;
 
@@ -177,6 +177,7 @@ impl Node {
             services: watch::channel(Some(Arc::default())).1,
             node: watch::channel(Arc::new(view())).1,
             turns: Turns::new(4),
+            hooks: Hooks::new(self.runtime.clone(), self.runtime.clone(), clock.clone()).unwrap(),
             clock,
         }
     }
@@ -224,6 +225,7 @@ impl Node {
             longest_backoff: Duration::from_secs(300),
             resync: Duration::from_secs(60),
             started: Timestamp::try_from(self.clock.now()).unwrap(),
+            stop_signals: false,
         }
     }
 }

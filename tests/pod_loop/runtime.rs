@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use seams::cri;
 use seams::cri::{ContainerState, PodSandboxState};
+use seams::net::{Destination, Dialing};
 use seams::runtime::{Answer, Code, ContainerEvents};
 use seams::{Runtime as _, RuntimeError, SharedClock};
 
@@ -37,6 +38,7 @@ pub(crate) enum Act {
     RemoveSandbox,
     Create,
     Start,
+    Exec,
     Stop,
     Remove,
 }
@@ -49,6 +51,8 @@ pub(crate) struct Call {
     pub(crate) uid: String,
     /// Empty for those about a whole pod.
     pub(crate) container: String,
+    /// Of a stop: the grace, in seconds.
+    pub(crate) grace: i64,
 }
 
 /// All that the runtime has.
@@ -154,6 +158,10 @@ impl Watched {
     }
 
     fn note(&self, act: Act, id: &str) {
+        self.note_stop(act, id, 0);
+    }
+
+    fn note_stop(&self, act: Act, id: &str, grace: i64) {
         let mut book = self.book();
         let (uid, container) = book.owners.get(id).cloned().unwrap_or_default();
         let at = self.clock.uptime();
@@ -162,6 +170,7 @@ impl Watched {
             act,
             uid,
             container,
+            grace,
         });
     }
 
@@ -353,6 +362,7 @@ impl seams::Runtime for Watched {
             act: Act::RunSandbox,
             uid: owner.0.clone(),
             container: String::new(),
+            grace: 0,
         });
         let made = self.inner.run_pod_sandbox(request);
         self.answer("RunPodSandbox", true, made, move |book, answer| {
@@ -424,6 +434,7 @@ impl seams::Runtime for Watched {
             act: Act::Create,
             uid,
             container,
+            grace: 0,
         });
         let created = self.inner.create_container(request);
         self.answer("CreateContainer", true, created, move |book, answer| {
@@ -440,11 +451,17 @@ impl seams::Runtime for Watched {
         self.answer("StartContainer", true, started, nothing)
     }
 
+    fn exec_sync(&self, request: cri::ExecSyncRequest) -> Answer<'_, cri::ExecSyncResponse> {
+        self.note(Act::Exec, &request.container_id);
+        let ran = self.inner.exec_sync(request);
+        self.answer("ExecSync", true, ran, nothing)
+    }
+
     fn stop_container(
         &self,
         request: cri::StopContainerRequest,
     ) -> Answer<'_, cri::StopContainerResponse> {
-        self.note(Act::Stop, &request.container_id);
+        self.note_stop(Act::Stop, &request.container_id, request.timeout);
         let stopped = self.inner.stop_container(request);
         self.answer("StopContainer", true, stopped, nothing)
     }
@@ -510,6 +527,12 @@ impl seams::Runtime for Watched {
 
     fn list_images(&self, request: cri::ListImagesRequest) -> Answer<'_, cri::ListImagesResponse> {
         self.inner.list_images(request)
+    }
+}
+
+impl seams::Net for Watched {
+    fn dial<'a>(&'a self, to: Destination<'a>) -> Dialing<'a> {
+        self.inner.dial(to)
     }
 }
 

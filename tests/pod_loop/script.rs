@@ -27,6 +27,8 @@ pub(crate) struct Script {
 pub(crate) enum Event {
     /// As the API does it: it is told to end, and goes when nothing of it runs.
     Delete(usize),
+    /// What was told to end is told to end sooner.
+    Hurry(usize),
     /// It is not there any more.
     Vanish(usize),
     /// Another image.
@@ -71,8 +73,15 @@ pub(crate) struct Tracked {
     pub(crate) wanted: bool,
     /// It was changed, or something was done to it.
     pub(crate) touched: bool,
-    deleted: bool,
+    deleted: Option<Deletion>,
     returns: Option<u64>,
+}
+
+/// How a pod was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deletion {
+    Usual,
+    Hurried,
 }
 
 /// A node on which a script was played.
@@ -115,7 +124,7 @@ struct Stage<'a> {
     back: Option<u64>,
     heard: u64,
     /// Uids with what was last told of them; `None`: nobody was told anything.
-    told: Option<Vec<(String, u32, bool)>>,
+    told: Option<Vec<(String, u32, Option<Deletion>)>>,
     /// Whether static pods of one name are looked for that are there at once.
     doubled: bool,
 }
@@ -189,7 +198,7 @@ impl<'a> Stage<'a> {
             version: 1,
             wanted: true,
             touched: false,
-            deleted: false,
+            deleted: None,
             returns: None,
         };
         self.pods.insert(uid, tracked);
@@ -198,6 +207,7 @@ impl<'a> Stage<'a> {
     async fn happen(&mut self, event: Event, second: u64) {
         let which = match event {
             Event::Delete(which)
+            | Event::Hurry(which)
             | Event::Vanish(which)
             | Event::Edit(which)
             | Event::Replace(which)
@@ -211,16 +221,20 @@ impl<'a> Stage<'a> {
             }
         };
         let uid = self.cast[which].clone();
-        let Some(pod) = self
-            .pods
-            .get_mut(&uid)
-            .filter(|pod| pod.wanted && !pod.deleted)
-        else {
+        let Some(pod) = self.pods.get_mut(&uid).filter(|pod| pod.wanted) else {
             return;
         };
+        if let (Event::Hurry(_), Some(deletion)) = (event, &mut pod.deleted) {
+            *deletion = Deletion::Hurried;
+        }
+        if pod.deleted.is_some() || matches!(event, Event::Hurry(_)) {
+            return;
+        }
         pod.touched = true;
         match event {
-            Event::Delete(_) if pod.story.source == Source::Api => pod.deleted = true,
+            Event::Delete(_) if pod.story.source == Source::Api => {
+                pod.deleted = Some(Deletion::Usual);
+            }
             Event::Delete(_) | Event::Vanish(_) => pod.wanted = false,
             // The uid of a static pod is made of what is in it.
             Event::Edit(_) if pod.story.source == Source::Api => pod.version += 1,
@@ -236,7 +250,7 @@ impl<'a> Stage<'a> {
                 pod.returns = Some(second + after);
             }
             Event::LoseSandbox(_) => self.node.runtime.lose_sandbox(&uid),
-            Event::Restart { .. } => {}
+            Event::Hurry(_) | Event::Restart { .. } => {}
         }
     }
 
@@ -265,7 +279,7 @@ impl<'a> Stage<'a> {
             return;
         };
         for (uid, pod) in &mut self.pods {
-            if pod.deleted && !snapshot.is_running(uid) {
+            if pod.deleted.is_some() && !snapshot.is_running(uid) {
                 pod.wanted = false;
             }
         }
@@ -275,13 +289,16 @@ impl<'a> Stage<'a> {
         let wanted = self.pods.iter().filter(|(_, pod)| pod.wanted);
         let pods = wanted.map(|(uid, tracked)| {
             let mut pod = tracked.story.pod(&tracked.name, uid, tracked.version);
-            if tracked.deleted {
+            if let Some(deletion) = tracked.deleted {
                 let mut object = (*pod.pod).clone();
                 let when = self.node.clock.now().try_into().unwrap();
                 let metadata = &mut object.metadata;
                 metadata.deletion_timestamp =
                     Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(when));
-                metadata.deletion_grace_period_seconds = Some(3);
+                metadata.deletion_grace_period_seconds = Some(match deletion {
+                    Deletion::Usual => 3,
+                    Deletion::Hurried => 1,
+                });
                 pod.pod = object.into();
             }
             (PodUid::new(uid), pod)
@@ -318,6 +335,7 @@ fn event() -> impl Strategy<Value = Event> {
     let which = 0..4_usize;
     prop_oneof![
         2 => which.clone().prop_map(Event::Delete),
+        2 => which.clone().prop_map(Event::Hurry),
         1 => which.clone().prop_map(Event::Vanish),
         2 => which.clone().prop_map(Event::Edit),
         2 => which.clone().prop_map(Event::Replace),

@@ -21,6 +21,35 @@ pub(crate) struct Story {
     pub(crate) stop_delay: u8,
     /// When it comes, in seconds.
     pub(crate) comes: u64,
+    /// Of all containers but those that run once before the others.
+    pub(crate) post_start: Hook,
+    pub(crate) pre_stop: Hook,
+}
+
+/// What a container is given to do after it began, or before it ends; seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    Nothing,
+    Sleeps(u8),
+    /// The same, by a command in the container.
+    Runs(u8),
+    /// A command that fails.
+    Fails,
+    /// A request to the pod.
+    Asks,
+}
+
+impl Hook {
+    fn told(self) -> Option<Value> {
+        let command = |words: &[&str]| json!({ "exec": { "command": words } });
+        match self {
+            Self::Nothing => None,
+            Self::Sleeps(seconds) => Some(json!({ "sleep": { "seconds": seconds } })),
+            Self::Runs(seconds) => Some(command(&["sleep", &seconds.to_string()])),
+            Self::Fails => Some(command(&["false"])),
+            Self::Asks => Some(json!({ "httpGet": { "port": 80, "path": "/" } })),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,8 +235,14 @@ impl Story {
     fn init_containers(&self, uid: &str) -> Vec<Value> {
         let containers = self.init.iter().enumerate().map(|(index, init)| {
             let mut one = json!({ "name": init_name(index), "image": image(uid, 1), "imagePullPolicy": "IfNotPresent" });
-            if matches!(init, Init::Sidecar(_)) {
+            if let Init::Sidecar(life) = init {
                 one["restartPolicy"] = json!("Always");
+                one["lifecycle"] = self.lifecycle();
+                // One that ends while its hook runs is never seen running, and the
+                // next ones wait for that.
+                if *life != Life::RunsOn {
+                    one["lifecycle"]["postStart"].take();
+                }
             }
             one
         });
@@ -215,9 +250,16 @@ impl Story {
     }
 
     fn regular_containers(&self, uid: &str, version: u32) -> Vec<Value> {
-        let containers = (0..self.containers.len())
-            .map(|index| json!({ "name": name(index), "image": image(uid, version) }));
+        let containers = (0..self.containers.len()).map(|index| {
+            json!({
+                "name": name(index), "image": image(uid, version), "lifecycle": self.lifecycle(),
+            })
+        });
         containers.collect()
+    }
+
+    fn lifecycle(&self) -> Value {
+        json!({ "postStart": self.post_start.told(), "preStop": self.pre_stop.told() })
     }
 }
 
@@ -252,6 +294,25 @@ fn init() -> impl Strategy<Value = Init> {
     ]
 }
 
+/// What never fails by itself: else a pod would not go as its story says.
+fn post_start() -> impl Strategy<Value = Hook> {
+    prop_oneof![
+        4 => Just(Hook::Nothing),
+        1 => (0..4_u8).prop_map(Hook::Sleeps),
+        1 => Just(Hook::Asks),
+    ]
+}
+
+fn pre_stop() -> impl Strategy<Value = Hook> {
+    prop_oneof![
+        3 => Just(Hook::Nothing),
+        1 => (0..8_u8).prop_map(Hook::Sleeps),
+        1 => (0..8_u8).prop_map(Hook::Runs),
+        1 => Just(Hook::Fails),
+        1 => Just(Hook::Asks),
+    ]
+}
+
 pub(crate) fn story() -> impl Strategy<Value = Story> {
     let policy = prop_oneof![
         Just(Policy::Always),
@@ -263,17 +324,15 @@ pub(crate) fn story() -> impl Strategy<Value = Story> {
     let containers = proptest::collection::vec(life(), 1..4);
     let delays = (prop_oneof![3 => Just(0_u8), 1 => 1..4_u8], 0..8_u8);
     let pull_fails = proptest::bool::weighted(0.1);
+    let hooks = (post_start(), pre_stop());
+    let comes = 0..40_u64;
     (
-        policy,
-        source,
-        init,
-        containers,
-        pull_fails,
-        delays,
-        0..40_u64,
+        policy, source, init, containers, pull_fails, delays, hooks, comes,
     )
         .prop_map(
-            |(policy, source, init, containers, pull_fails, (start_delay, stop_delay), comes)| {
+            |(policy, source, init, containers, pull_fails, delays, hooks, comes)| {
+                let (start_delay, stop_delay) = delays;
+                let (post_start, pre_stop) = hooks;
                 Story {
                     policy,
                     source,
@@ -283,6 +342,8 @@ pub(crate) fn story() -> impl Strategy<Value = Story> {
                     start_delay,
                     stop_delay,
                     comes,
+                    post_start,
+                    pre_stop,
                 }
             },
         )

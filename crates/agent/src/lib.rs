@@ -22,7 +22,7 @@ use api::transport::Options;
 use identity::client::{Dial, EstablishError};
 use identity::keeper::GaveUp;
 use prometheus::Registry;
-use seams::{SharedHost, SharedRuntime, SharedStorage};
+use seams::{SharedHost, SharedNet, SharedRuntime, SharedStorage};
 use server::{PlainPort, Purpose};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -78,6 +78,7 @@ pub struct Seams {
     pub dial: Dial,
     pub host: SharedHost,
     pub storage: SharedStorage,
+    pub net: SharedNet,
     pub runtime: SharedRuntime,
     pub registry: Registry,
     /// For the state that is left on disk for tools.
@@ -107,8 +108,8 @@ pub enum AgentError {
     Died { part: &'static str, cause: String },
     #[error("staticPodURL: {0}")]
     ManifestUrl(#[from] sources::http::UrlError),
-    #[error("certificates for staticPodURL cannot be used: {0}")]
-    Trust(#[from] rustls::Error),
+    #[error("TLS cannot be set up: {0}; this is a fault of ours, please report it")]
+    Tls(#[from] rustls::Error),
     #[error("figures cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
 }

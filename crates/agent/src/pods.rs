@@ -34,7 +34,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use types::desired::Desired;
 use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
-use workers::{Crew, Foundations, NodeView, Objects, Telling, Turns};
+use workers::{Crew, Foundations, Hooks, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
 
@@ -138,6 +138,8 @@ pub(crate) fn start(
         links: config.directories.log_links.clone(),
     };
     parts.start("housekeeping", |ending| housekeeping.run(ending));
+    let clock = seams.options.clock.clone();
+    let hooks = Hooks::new(seams.runtime.clone(), seams.net.clone(), clock)?;
     let making = Making {
         config,
         seams: seams.clone(),
@@ -148,6 +150,7 @@ pub(crate) fn start(
         reports,
         tokens,
         recorder,
+        hooks,
     };
     parts.start("pods", |shutdown| async move {
         let made = making.foundations();
@@ -321,6 +324,7 @@ struct Making {
     reports: Reports,
     tokens: Option<Tokens>,
     recorder: Option<Recorder>,
+    hooks: Hooks,
 }
 
 impl Making {
@@ -382,6 +386,7 @@ impl Making {
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
                 started: Timestamp::try_from(clock.now()).unwrap_or_default(),
+                stop_signals: self.config.stop_signals,
             },
             clock,
             runtime: runtime.clone(),
@@ -398,6 +403,7 @@ impl Making {
             services: self.services,
             node: self.node,
             turns: Turns::new(self.config.at_once),
+            hooks: self.hooks,
         }
     }
 

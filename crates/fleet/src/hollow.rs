@@ -178,12 +178,14 @@ impl Common {
             Machine::new(&spec.name, spec.kind.machine.clone(), address).ailing(faults.clone());
         let machine = Arc::new(machine);
         let runtime = sim::Runtime::new(spec.kind.runtime.clone(), clock, faults);
+        let runtime = Arc::new(runtime);
         let seams = Seams {
             options: self.options.clone(),
             dial: self.dial.clone(),
             storage: machine.clone(),
             host: machine,
-            runtime: Arc::new(runtime),
+            net: runtime.clone(),
+            runtime,
             registry: Registry::new(),
             process_id: self.process_id,
         };

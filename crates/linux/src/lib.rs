@@ -15,6 +15,7 @@ mod interfaces;
 mod lone_files;
 mod machine;
 mod mounts;
+mod net;
 pub mod process;
 mod publish;
 mod routes;
@@ -26,3 +27,4 @@ mod trees;
 
 pub use clock::SystemClock;
 pub use host::LinuxHost;
+pub use net::LinuxNet;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use seams::cri::{
     ContainerFilter, ContainerStatus, ContainerStatusRequest, ListContainersRequest,
     ListPodSandboxRequest, Mount, NamespaceMode, PodSandboxFilter, PodSandboxNetworkStatus,
-    PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest,
+    PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest, signal_name,
 };
 use seams::{Runtime, RuntimeError, SharedClock};
 use types::PodUid;
@@ -171,6 +171,7 @@ fn ips(network: PodSandboxNetworkStatus) -> Vec<String> {
 
 fn container(status: ContainerStatus, sandbox_id: &str) -> ObservedContainer {
     let state = listing::state(status.state());
+    let stop_signal = signal_name(status.stop_signal());
     let metadata = status.metadata.unwrap_or_default();
     let name = status.labels.get(CONTAINER_NAME).cloned();
     let resources = status.resources.and_then(|resources| resources.linux);
@@ -206,6 +207,7 @@ fn container(status: ContainerStatus, sandbox_id: &str) -> ObservedContainer {
             gid: linux.gid,
             supplemental_groups: linux.supplemental_groups,
         }),
+        stop_signal,
     }
 }
 

@@ -25,9 +25,40 @@ impl std::fmt::Debug for AuthConfig {
     }
 }
 
+/// The signal that the API calls so, such as `SIGTERM` or `SIGRTMIN+1`.
+pub fn signal_of(name: &str) -> Option<Signal> {
+    let name = name.replace('+', "PLUS").replace('-', "MINUS");
+    let signal = Signal::from_str_name(&name);
+    signal.filter(|signal| *signal != Signal::RuntimeDefault)
+}
+
+/// What the API calls a signal; `None`: the runtime does not say which.
+pub fn signal_name(signal: Signal) -> Option<String> {
+    let name = signal.as_str_name();
+    let name = name.replace("PLUS", "+").replace("MINUS", "-");
+    (signal != Signal::RuntimeDefault).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signals_are_called_as_the_api_calls_them() {
+        for (name, signal) in [
+            ("SIGTERM", Signal::Sigterm),
+            ("SIGRTMIN", Signal::Sigrtmin),
+            ("SIGRTMIN+15", Signal::Sigrtminplus15),
+            ("SIGRTMAX-14", Signal::Sigrtmaxminus14),
+        ] {
+            assert_eq!(signal_of(name), Some(signal));
+            assert_eq!(signal_name(signal).as_deref(), Some(name));
+        }
+        assert_eq!(signal_name(Signal::RuntimeDefault), None);
+        for nothing in ["", "TERM", "RUNTIME_DEFAULT", "SIGRTMIN+99"] {
+            assert_eq!(signal_of(nothing), None, "{nothing}");
+        }
+    }
 
     #[test]
     fn a_request_to_pull_is_printed_without_its_secrets() {

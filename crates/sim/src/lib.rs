@@ -2,8 +2,8 @@
 //! which nothing is real but their story.
 //!
 //! In: what the machine is made of, and what ails it ([`Faults`]). Out: the seams
-//! [`seams::Host`], [`seams::Storage`] and [`seams::Runtime`]; and, of the latter, a socket that others
-//! can talk to ([`socket`]), with a record of what they said ([`record`]).
+//! [`seams::Host`], [`seams::Storage`], [`seams::Runtime`] and, to its pods, [`seams::Net`]; and of the
+//! runtime a socket that others can talk to ([`socket`]), with a record of what they said ([`record`]).
 //!
 //! It must not know who stands on it, nor that there are others like it.
 //!
@@ -20,7 +20,8 @@
 //! | `crash-loop` | both in one: it ends so soon, with 1 | `5s` |
 //! | `oom-after` | when it is killed for want of memory | `10s` |
 //! | `stop-delay` | how long it goes on when asked to end; then 143, or 137 if killed | `20s` |
-//! | `ready-after`, `never-ready` | what a probe by command sees | `10s`, `true` |
+//! | `ready-after`, `never-ready` | what a probe by command sees; before, it does not listen | `10s`, `true` |
+//! | `http` | what a request over the network gets: a status, `refused`, or `silent`; else 200 | `404` |
 //! | `log-lines` | lines at a rate, or a text at the start | `10/s`, `hello` |
 //! | `cpu`, `memory` | what it uses: so much, or a wave between two values | `250m`, `64Mi..1Gi/10m` |
 //! | `pull-delay`, `pull-failure` | of all images of the pod: how long, and what error | `3s`, `no such tag` |
@@ -29,6 +30,7 @@ mod cgroups;
 mod disk;
 mod faults;
 mod machine;
+mod net;
 pub mod record;
 mod runtime;
 pub mod socket;

@@ -95,6 +95,8 @@ impl Containers<'_> {
                     .filter(|groups| !groups.is_empty()),
             }),
         });
+        let signal = seen.stop_signal.clone();
+        status.stop_signal = signal.filter(|_| self.input.known.stop_signals);
         status
     }
 

@@ -25,6 +25,7 @@ pub struct Input<'a> {
 
 /// What the pod's worker knows, and nobody could see in the runtime.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Known {
     /// Why a container could not be started, by its name.
     pub waiting: BTreeMap<String, Waiting>,
@@ -45,6 +46,8 @@ pub struct Known {
     pub is_static: bool,
     /// Whether its runtime handler can mount read-only all the way down.
     pub recursive_read_only: bool,
+    /// `ContainerStopSignals`: what containers are asked to end with is told.
+    pub stop_signals: bool,
 }
 
 /// Why a container is not there.

@@ -70,6 +70,7 @@ impl Case {
             exit_code,
             image: "docker.io/app".to_owned(),
             image_ref: "app@sha256:1".to_owned(),
+            stop_signal: Some("SIGTERM".to_owned()),
             ..ObservedContainer::default()
         };
         self.observed.containers.insert(0, container);
@@ -155,6 +156,8 @@ fn a_pod_that_runs_is_told_of_in_full() {
             }],
         })
     );
+    case.known.stop_signals = true;
+    assert_eq!(case.first()["stopSignal"], "SIGTERM");
 }
 
 #[test]

@@ -1,3 +1,3 @@
-//! This machine, for tests that need real disks and mounts.
+//! This machine, for tests that need real disks, mounts and connections.
 
-pub use linux::LinuxHost;
+pub use linux::{LinuxHost, LinuxNet};

@@ -60,6 +60,8 @@ pub struct ObservedContainer {
     pub annotations: BTreeMap<String, String>,
     pub resources: Option<ObservedResources>,
     pub user: Option<ObservedUser>,
+    /// What it is asked to end with, as the API calls it.
+    pub stop_signal: Option<String>,
 }
 
 /// What a container is doing.

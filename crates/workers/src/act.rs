@@ -2,6 +2,7 @@
 //! in the runtime, where the next look finds it.
 
 mod clean;
+mod end;
 mod kill;
 mod prepare;
 mod reset;
@@ -35,7 +36,7 @@ impl Worker {
             Plan::Prepare => self.prepare(slot).await,
             Plan::Sandbox { attempt } => self.make_sandbox(slot, attempt).await,
             Plan::Start(starts, _) => self.start_all(slot, observed, starts).await,
-            Plan::Kill(kills) => self.kill_some(slot, kills).await,
+            Plan::Kill(kills) => self.kill_some(slot, observed, kills).await,
             Plan::Reset(resets) => self.reset(slot, &resets).await,
             Plan::KillPod { grace, why } => self.kill_pod(slot, observed, grace, why).await,
             Plan::Clean => self.clean(slot).await,
@@ -45,12 +46,14 @@ impl Worker {
 
     /// Ends when the pod is to end, or to end sooner than it was.
     pub(crate) fn cut(&self, since: &Slot) -> impl Future<Output = ()> + use<> {
-        let before = since.ending.map(|ending| ending.grace);
+        let ending = since.ending.map(|ending| ending.grace);
+        // One that is over is ended already, in its own time.
+        let before = ending.or_else(|| self.memory.over.then(|| since.own_grace()));
         let mut slot = self.slot.clone();
         async move {
             let sooner = |slot: &Slot| {
                 let grace = slot.ending.map(|ending| ending.grace);
-                grace.is_some() && grace != before
+                grace.is_some_and(|grace| before.is_none_or(|before| grace < before))
             };
             if slot.wait_for(sooner).await.is_err() {
                 std::future::pending::<()>().await;

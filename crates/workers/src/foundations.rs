@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use volumes::{Layout, Volumes};
 
 use crate::admission;
+use crate::hooks::Hooks;
 use crate::objects::Objects;
 use crate::own_policies::OwnPolicies;
 use crate::spec::dns::DnsSettings;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub resync: Duration,
     /// When this agent began.
     pub started: Timestamp,
+    /// `ContainerStopSignals`: containers may choose what they are asked to end with.
+    pub stop_signals: bool,
 }
 
 /// What is known of the node, from time to time.
@@ -92,6 +95,7 @@ pub struct Foundations {
     pub services: watch::Receiver<Option<Arc<Vec<Service>>>>,
     pub node: watch::Receiver<Arc<NodeView>>,
     pub turns: Turns,
+    pub hooks: Hooks,
 }
 
 impl Foundations {

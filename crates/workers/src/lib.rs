@@ -14,7 +14,9 @@ pub mod backoff;
 mod crew;
 pub mod fold;
 mod foundations;
+mod hooks;
 mod objects;
+pub mod order;
 mod own_policies;
 pub mod plan;
 pub mod slot;
@@ -27,6 +29,7 @@ mod unseen;
 
 pub use crew::Crew;
 pub use foundations::{Foundations, NodeView, Settings};
+pub use hooks::Hooks;
 pub use objects::Objects;
 pub use own_policies::OwnPolicies;
 pub use telling::Telling;

@@ -21,6 +21,7 @@ use crate::slot::Slot;
 use crate::spec::spec_of;
 
 pub use containers::backoff_key;
+pub(crate) use containers::is_sidecar;
 
 /// What a worker knows of its pod, and nobody could see in the runtime.
 #[derive(Clone, Debug, Default)]

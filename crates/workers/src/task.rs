@@ -59,6 +59,9 @@ pub(crate) struct Worker {
     pub(crate) mount_failures: Option<(u32, Duration)>,
     pub(crate) clean_failures: u32,
     pub(crate) told_of_kill: BTreeSet<String>,
+    /// Containers, by id, whose hook before the end was begun when they were to end in
+    /// another time.
+    pub(crate) hooked: BTreeSet<String>,
     /// Containers that wait after a crash, and for how long: told of once.
     told_of_wait: BTreeSet<(String, Duration)>,
     /// What was last done, and on which observation.
@@ -118,6 +121,7 @@ impl Worker {
             mount_failures: None,
             clean_failures: 0,
             told_of_kill: BTreeSet::new(),
+            hooked: BTreeSet::new(),
             told_of_wait: BTreeSet::new(),
             last_act: None,
             unseen: Unseen::default(),
@@ -315,6 +319,7 @@ impl Worker {
     /// What is known of the pod now, and whether it is over.
     fn judge(&mut self, slot: &Slot, observed: &ObservedPod) {
         self.known.is_static = slot.is_static();
+        self.known.stop_signals = self.on.settings.stop_signals;
         let spec = spec_of(&slot.pod);
         let added = spec.ephemeral_containers.as_ref().map_or(0, Vec::len);
         if std::mem::replace(&mut self.added, added) != added {

@@ -38,6 +38,8 @@ pub struct PodsConfig {
     pub(crate) own_policies: OwnPolicies,
     pub(crate) longest_backoff: Duration,
     pub(crate) resync: Duration,
+    /// `ContainerStopSignals`.
+    pub(crate) stop_signals: bool,
     /// So many pods are in the runtime's hands at a time.
     pub(crate) at_once: usize,
 }
@@ -180,6 +182,7 @@ impl PodsConfig {
             },
             longest_backoff: longest_backoff(settings),
             resync: duration("syncFrequency"),
+            stop_signals: gates.enabled("ContainerStopSignals"),
             at_once: (flags.cpus * 2).max(4),
         })
     }

@@ -20,7 +20,7 @@ use identity::client::{Dial, Wanted};
 use identity::serving::GivenFiles;
 use images::records::{RecordError, Records};
 use jiff::tz::TimeZone;
-use linux::LinuxHost;
+use linux::{LinuxHost, LinuxNet};
 use node::FlagValues;
 use prometheus::Registry;
 use resources::garbage::{Limits, LimitsError};
@@ -306,6 +306,7 @@ fn seams(settings: &Settings) -> Result<Seams, NodeError> {
         dial,
         storage: host.clone(),
         host,
+        net: Arc::new(LinuxNet),
         runtime: Arc::new(runtime),
         registry: Registry::new(),
         process_id: std::process::id(),

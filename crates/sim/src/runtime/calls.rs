@@ -280,10 +280,39 @@ impl seams::Runtime for Runtime {
     }
 
     fn exec_sync(&self, request: ExecSyncRequest) -> Answer<'_, ExecSyncResponse> {
-        self.answer("ExecSync", move |_, state, now| {
-            let container = running(state, &request.container_id, "entered")?;
-            let ran = container.ran(now).unwrap_or_default();
-            Ok(exec::run(&request.cmd, container.story.is_ready(ran)))
+        Box::pin(async move {
+            let ExecSyncRequest {
+                container_id,
+                cmd,
+                timeout,
+            } = request;
+            let id = container_id.clone();
+            let begun = self.answer("ExecSync", move |_, state, now| {
+                let container = running(state, &id, "entered")?;
+                let ran = container.ran(now).unwrap_or_default();
+                Ok(exec::run(&cmd, container.story.is_ready(ran)))
+            });
+            let (lasts, answer) = begun.await?;
+            if lasts.is_zero() {
+                return Ok(answer);
+            }
+            let ended = self.core.until(|state| {
+                let container = state.container(&container_id);
+                let runs = container.is_ok_and(Container::is_running);
+                (!runs).then_some(())
+            });
+            let limit = u64::try_from(timeout).ok().filter(|limit| *limit > 0);
+            let limit = limit.map(Duration::from_secs);
+            let late = limit.filter(|limit| *limit < lasts);
+            let ended = tokio::select! {
+                () = self.core.clock.sleep(late.unwrap_or(lasts)) => false,
+                () = ended => true,
+            };
+            match late {
+                _ if ended => Ok(exec::killed()),
+                Some(limit) => Err(Refusal::TooLong(limit).of("ExecSync")),
+                None => Ok(answer),
+            }
         })
     }
 

@@ -1,12 +1,18 @@
 //! Commands in containers. There is no shell here, only what probes and hooks ask
 //! for most.
 
+use std::time::Duration;
+
 use seams::cri::ExecSyncResponse;
 
-/// What a command in a running container comes to: `true`, `false`, `echo` and
-/// `exit N` (in a shell, too) do what they say. Any other command is taken for a
-/// probe: it succeeds if the container is ready by its story.
-pub(super) fn run(command: &[String], ready: bool) -> ExecSyncResponse {
+/// What a program ends with that was killed.
+const KILLED: u8 = 128 + 9;
+
+/// What a command in a running container comes to: `true`, `false`, `echo`, `exit N`
+/// and `sleep N` (in a shell, too) do what they say. Any other command is taken for
+/// a probe: it succeeds if the container is ready by its story. How long it takes,
+/// and what it answers then.
+pub(super) fn run(command: &[String], ready: bool) -> (Duration, ExecSyncResponse) {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let script: Vec<&str>;
     let words = match words.as_slice() {
@@ -16,7 +22,13 @@ pub(super) fn run(command: &[String], ready: bool) -> ExecSyncResponse {
         }
         words => words,
     };
-    match words {
+    if let [name, seconds] = words
+        && base(name) == "sleep"
+        && let Ok(seconds) = seconds.parse::<u32>()
+    {
+        return (Duration::from_secs(seconds.into()), ended(0, ""));
+    }
+    let answer = match words {
         [name] if base(name) == "true" => ended(0, ""),
         [name] if base(name) == "false" => ended(1, ""),
         [name, rest @ ..] if base(name) == "echo" => ended(0, &format!("{}\n", rest.join(" "))),
@@ -24,7 +36,13 @@ pub(super) fn run(command: &[String], ready: bool) -> ExecSyncResponse {
         ["exit", code] if code.parse::<u8>().is_ok() => ended(code.parse().unwrap_or_default(), ""),
         _ if ready => ended(0, "simulated: ready\n"),
         _ => ended(1, "simulated: not ready\n"),
-    }
+    };
+    (Duration::ZERO, answer)
+}
+
+/// What is answered of a command whose container has ended.
+pub(super) fn killed() -> ExecSyncResponse {
+    ended(KILLED, "")
 }
 
 fn is_shell(path: &str) -> bool {
@@ -67,9 +85,24 @@ mod tests {
             (&[], true, 0, "simulated: ready\n"),
         ] {
             let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-            let answer = run(&command, ready);
+            let (lasts, answer) = run(&command, ready);
+            assert_eq!(lasts, Duration::ZERO, "{command:?}");
             let printed = String::from_utf8(answer.stdout).unwrap();
             assert_eq!((answer.exit_code, &*printed), (code, output), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn a_sleep_lasts() {
+        for (command, seconds) in [
+            (&["sleep", "3"][..], 3),
+            (&["sh", "-c", "sleep 7"], 7),
+            (&["sleep", "well"], 0),
+        ] {
+            let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+            let (lasts, answer) = run(&command, true);
+            assert_eq!(lasts, Duration::from_secs(seconds), "{command:?}");
+            assert_eq!(answer.exit_code, 0, "{command:?}");
         }
     }
 }

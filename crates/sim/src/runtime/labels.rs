@@ -20,7 +20,7 @@ impl Labels {
             .all(|(key, value)| self.get(key) == Some(value))
     }
 
-    fn get(&self, key: &str) -> Option<&str> {
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
         // They were sorted when they came.
         let place = self.0.binary_search_by(|(known, _)| (**known).cmp(key));
         place.ok().map(|place| &*self.0[place].1)

@@ -14,6 +14,7 @@ mod images;
 mod labels;
 mod logs;
 mod moment;
+mod net;
 mod network;
 mod refusal;
 mod sandbox;

@@ -1,5 +1,7 @@
 //! Why the runtime does not do as it is told.
 
+use std::time::Duration;
+
 use seams::RuntimeError;
 use seams::runtime::Code;
 use thiserror::Error;
@@ -42,6 +44,8 @@ pub(super) enum Refusal {
     ImageName(String),
     #[error("failed to open the log {path:?}: {text}")]
     Log { path: String, text: String },
+    #[error("failed to exec in container: timeout {0:?} exceeded: context deadline exceeded")]
+    TooLong(Duration),
     #[error("the simulated runtime has no streaming yet: it cannot {0}")]
     NoStreaming(&'static str),
 }
@@ -80,6 +84,7 @@ impl Refusal {
                 Code::InvalidArgument
             }
             Self::NoStreaming(_) => Code::Unimplemented,
+            Self::TooLong(_) => Code::DeadlineExceeded,
             Self::NameTaken { .. }
             | Self::WrongState { .. }
             | Self::SandboxNotReady(_)

@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use http::StatusCode;
 use thiserror::Error;
 use types::{GoDuration, Quantity};
 
 use super::curve::Curve;
+use crate::net::Manner;
 
 /// What the annotations of a story begin with.
 const PREFIX: &str = "sim.ferrolet.dev/";
@@ -41,6 +43,8 @@ pub(super) struct Story {
     pub(super) cpu: Curve,
     /// Bytes.
     pub(super) memory: Curve,
+    /// How it answers over the network once it is ready.
+    pub(super) manner: Manner,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +86,7 @@ impl Default for Story {
             log: Log::Silent,
             cpu: Curve::flat(1),
             memory: Curve::flat(4 << 20),
+            manner: Manner::Status(StatusCode::OK),
         }
     }
 }
@@ -109,6 +114,12 @@ impl Story {
         }
     }
 
+    /// How it answers over the network; `None`: nobody listens.
+    pub(super) fn listens(&self, running_for: Duration) -> Option<Manner> {
+        let listens = self.manner != Manner::Refused && self.is_ready(running_for);
+        listens.then_some(self.manner)
+    }
+
     fn take_up(&mut self, key: Key, value: &str) -> Option<()> {
         match key {
             Key::StartDelay => self.start_delay = duration(value, LONGEST_START)?,
@@ -133,6 +144,7 @@ impl Story {
                 self.cpu = bounded.then_some(curve)?;
             }
             Key::Memory => self.memory = curve(value, Quantity::value)?,
+            Key::Http => self.manner = manner(value)?,
             // Of the pod, and told before there is a container.
             Key::PullFailure | Key::PullDelay => {}
         }
@@ -245,13 +257,14 @@ enum Key {
     LogLines,
     Cpu,
     Memory,
+    Http,
     PullFailure,
     PullDelay,
 }
 
 const A_TIME: &str = "a time such as 500ms, 5s or 1h30m, up to a year";
 
-const KEYS: [(Key, &str, &str); 13] = [
+const KEYS: [(Key, &str, &str); 14] = [
     (
         Key::StartDelay,
         "start-delay",
@@ -278,6 +291,11 @@ const KEYS: [(Key, &str, &str); 13] = [
         Key::Memory,
         "memory",
         "bytes such as 64Mi, or a wave such as 64Mi..1Gi/10m with a period from 1ms to 24h",
+    ),
+    (
+        Key::Http,
+        "http",
+        "the status of each answer, such as 404, or refused, or silent",
     ),
     (
         Key::PullFailure,
@@ -372,6 +390,17 @@ fn log(value: &str) -> Option<Log> {
             count,
             per: Duration::from_secs(u64::from(seconds)),
         }),
+    }
+}
+
+fn manner(value: &str) -> Option<Manner> {
+    match value {
+        "refused" => Some(Manner::Refused),
+        "silent" => Some(Manner::Silent),
+        code => {
+            let code = code.parse().ok().filter(|code| (200..600).contains(code))?;
+            StatusCode::from_u16(code).ok().map(Manner::Status)
+        }
     }
 }
 
@@ -517,6 +546,30 @@ mod tests {
                     ..plain()
                 },
             ),
+            (
+                "http",
+                "404",
+                Story {
+                    manner: Manner::Status(StatusCode::NOT_FOUND),
+                    ..plain()
+                },
+            ),
+            (
+                "http",
+                "silent",
+                Story {
+                    manner: Manner::Silent,
+                    ..plain()
+                },
+            ),
+            (
+                "http",
+                "refused",
+                Story {
+                    manner: Manner::Refused,
+                    ..plain()
+                },
+            ),
         ] {
             assert_eq!(story(&[(key, value)]), expected, "{key}: {value}");
         }
@@ -570,6 +623,8 @@ mod tests {
             ("cpu", "2000000"),
             ("cpu", "1..2"),
             ("memory", "1Mi..2Mi/0s"),
+            ("http", "100"),
+            ("http", "OK"),
             ("pull-failure", ""),
             ("pull-delay", "x"),
         ] {

@@ -1,6 +1,5 @@
 //! Ends containers, and whole pods.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::events::Severity;
@@ -9,34 +8,40 @@ use seams::cri;
 use tracing::info;
 use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
+use super::end::{Doomed, NotEnded, Order};
 use super::{Outcome, RETRY, grpc};
-use crate::plan::{Kill, Kind, PodKill};
+use crate::plan::{Kill, PodKill};
 use crate::slot::Slot;
 use crate::spec::spec_of;
 use crate::task::Worker;
 
-/// Nothing is ended in less: a runtime needs a moment to pass a signal on.
-const LEAST: Duration = Duration::from_secs(2);
-
 impl Worker {
-    pub(super) async fn kill_some(&mut self, slot: &Slot, kills: Vec<Kill>) -> Outcome {
+    pub(super) async fn kill_some(
+        &mut self,
+        slot: &Slot,
+        observed: &ObservedPod,
+        kills: Vec<Kill>,
+    ) -> Outcome {
         for kill in &kills {
             let container = (kill.kind, kill.container.as_str());
             let (severity, message) = (Severity::Normal, kill.message.clone());
             let telling = &self.on.telling;
             telling.container(&slot.pod, container, severity, "Killing", message);
         }
-        let stops = kills.iter().map(|kill| self.stop(&kill.id, kill.grace));
-        let stops = join_all(stops);
-        let outcomes = tokio::select! {
-            outcomes = stops => outcomes,
-            () = self.cut(slot) => return Outcome::Cut,
-        };
+        let ip = observed.ips().first();
+        let doomed = kills
+            .iter()
+            .map(|kill| self.doomed(slot, (&kill.container, &kill.id), ip, kill.grace));
+        let doomed: Vec<Doomed> = doomed.collect();
+        let outcomes = self.end_all(slot, doomed, &Order::default()).await;
+        if outcomes.contains(&Err(NotEnded::Cut)) {
+            return Outcome::Cut;
+        }
         let mut outcome = Outcome::Done;
-        for (kill, stopped) in kills.into_iter().zip(outcomes) {
+        for (kill, ended) in kills.into_iter().zip(outcomes) {
             // Whatever the answer: it may have ended all the same.
             self.memory.replaced.insert(kill.id);
-            if let Err(error) = stopped {
+            if let Err(error) = ended {
                 let message = format!("error killing pod: {error}");
                 self.on.telling.warning(&slot.pod, "FailedKillPod", message);
                 outcome = Outcome::Failed(self.on.spread(RETRY));
@@ -64,14 +69,23 @@ impl Worker {
             )
         });
         let running: Vec<&ObservedContainer> = running.collect();
-        for container in &running {
-            self.tell_of_kill(slot, container);
+        let names = running.iter().map(|one| one.name.as_str()).collect();
+        let order = Order::of(&spec_of(&slot.pod), &names);
+        let ip = observed.ips().first();
+        let doomed = running
+            .iter()
+            .map(|one| self.doomed(slot, (&one.name, &one.id), ip, grace));
+        let doomed: Vec<Doomed> = doomed.collect();
+        for one in &doomed {
+            self.tell_of_kill(slot, one);
         }
-        let stops = running.iter().map(|one| self.stop(&one.id, grace));
+        let ended = self.end_all(slot, doomed, &order).await;
+        if ended.contains(&Err(NotEnded::Cut)) {
+            return Outcome::Cut;
+        }
+        let ended: Result<(), NotEnded> = ended.into_iter().collect();
         let work = async {
-            let stopped = join_all(stops).await;
-            let stopped: Result<(), String> = stopped.into_iter().collect();
-            stopped?;
+            ended.map_err(|error| error.to_string())?;
             self.stop_sandboxes(slot, observed).await
         };
         let done = tokio::select! {
@@ -84,6 +98,37 @@ impl Worker {
             return Outcome::Failed(self.on.spread(RETRY));
         }
         Outcome::Done
+    }
+
+    /// A container by its name and id.
+    fn doomed(
+        &self,
+        slot: &Slot,
+        (name, id): (&str, &str),
+        ip: Option<&String>,
+        grace: Duration,
+    ) -> Doomed {
+        let doomed = Doomed::of(&slot.pod, name, id, ip, grace);
+        if self.hooked.contains(id) {
+            doomed.without_hook()
+        } else {
+            doomed
+        }
+    }
+
+    async fn end_all(
+        &mut self,
+        slot: &Slot,
+        doomed: Vec<Doomed>,
+        order: &Order,
+    ) -> Vec<Result<(), NotEnded>> {
+        let ends = doomed.iter().map(|one| self.end(slot, one, order));
+        let ended = join_all(ends).await;
+        if ended.contains(&Err(NotEnded::Cut)) {
+            // Less time is no reason to do anything twice.
+            self.hooked.extend(doomed.into_iter().map(|one| one.id));
+        }
+        ended
     }
 
     async fn stop_sandboxes(&self, slot: &Slot, observed: &ObservedPod) -> Result<(), String> {
@@ -105,41 +150,19 @@ impl Worker {
     }
 
     /// Once for each container, however often it takes.
-    fn tell_of_kill(&mut self, slot: &Slot, container: &ObservedContainer) {
-        if slot.source.is_none() || !self.told_of_kill.insert(container.id.clone()) {
+    fn tell_of_kill(&mut self, slot: &Slot, doomed: &Doomed) {
+        if !self.told_of_kill.insert(doomed.id.clone()) {
             return;
         }
-        let name = container.name.as_str();
-        let kind = Kind::of(&spec_of(&slot.pod), name);
+        let name = doomed.container.name.as_str();
         let message = format!("Stopping container {name}");
         let telling = &self.on.telling;
         telling.container(
             &slot.pod,
-            (kind, name),
+            (doomed.kind, name),
             Severity::Normal,
             "Killing",
             message,
         );
-    }
-
-    fn stop(
-        &self,
-        id: &str,
-        grace: Duration,
-    ) -> impl Future<Output = Result<(), String>> + Send + use<> {
-        let runtime = Arc::clone(&self.on.runtime);
-        let seconds = grace.max(LEAST).as_secs();
-        let request = cri::StopContainerRequest {
-            container_id: id.to_owned(),
-            timeout: i64::try_from(seconds).unwrap_or(i64::MAX),
-        };
-        async move {
-            match runtime.stop_container(request).await {
-                Err(error) if !error.is_not_found() => {
-                    Err(format!("failed to stop container: {}", grpc(&error)))
-                }
-                _ => Ok(()),
-            }
-        }
     }
 }

@@ -17,6 +17,7 @@ use status::Waiting;
 use tracing::info;
 use types::observed::ObservedPod;
 
+use super::end::{Doomed, NotStarted};
 use super::{Outcome, RETRY};
 use crate::objects::Found;
 use crate::plan::{Kind, Start, backoff_key};
@@ -174,8 +175,19 @@ impl Worker {
         tell(Severity::Normal, "Started", "Container started".to_owned());
         info!(pod = %self.pod, container = container.name, id, "a container was started");
         self.link_log(scene, &container.name, &id, &path).await;
-        self.unseen.add(Made::Started(id), on.now());
-        Ok(())
+        self.unseen.add(Made::Started(id.clone()), on.now());
+        let started = Doomed {
+            id,
+            kind: start.kind,
+            container: container.clone(),
+            ip: scene.observed.ips().first().cloned(),
+            grace: scene.slot.own_grace(),
+        };
+        let settled = self.post_start(scene.slot, &started).await;
+        settled.map_err(|failure| match failure {
+            NotStarted::Cut => Trouble::Cut,
+            NotStarted::Failed(message) => Trouble::new("PostStartHookError", message),
+        })
     }
 
     /// Makes a container and starts it: its id.
@@ -318,6 +330,7 @@ impl Worker {
             enforcement: &on.enforcement,
             security: &PodSecurity::default(),
             settings: &on.settings.security,
+            stop_signals: on.settings.stop_signals,
             target,
         };
         config(pod, container, &sources).map_err(|error| Trouble::config(error.to_string()))

@@ -271,7 +271,7 @@ fn retries(container: &Container, spec: &PodSpec) -> bool {
     own.map_or_else(|| restarts_on_failure(spec), |policy| policy != "Never")
 }
 
-fn is_sidecar(container: &Container) -> bool {
+pub(crate) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 

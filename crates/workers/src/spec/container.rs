@@ -24,6 +24,8 @@ pub struct ContainerSources<'a> {
     pub enforcement: &'a Enforcement,
     pub security: &'a PodSecurity,
     pub settings: &'a SecuritySettings,
+    /// `ContainerStopSignals`.
+    pub stop_signals: bool,
     /// For an ephemeral container: the id of the one whose processes it looks at.
     pub target: Option<&'a str>,
 }
@@ -75,8 +77,18 @@ pub fn config(
             resources: Some(sources.enforcement.container(pod, container)),
             security_context: Some(security_context),
         }),
+        stop_signal: stop_signal(container, sources.stop_signals).into(),
         ..Default::default()
     })
+}
+
+/// The image's, where the container does not choose one.
+fn stop_signal(container: &Container, may_choose: bool) -> cri::Signal {
+    let lifecycle = container.lifecycle.as_ref();
+    let chosen = lifecycle.and_then(|lifecycle| lifecycle.stop_signal.as_deref());
+    let chosen = chosen.filter(|_| may_choose);
+    let signal = chosen.and_then(cri::signal_of);
+    signal.unwrap_or(cri::Signal::RuntimeDefault)
 }
 
 /// Where a container's log is in its pod's directory.

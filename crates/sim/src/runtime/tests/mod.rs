@@ -4,6 +4,7 @@ mod events;
 mod images;
 mod life;
 mod logs;
+mod net;
 mod network;
 mod random;
 mod stats;

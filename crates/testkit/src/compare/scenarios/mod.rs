@@ -4,6 +4,7 @@ mod configuration;
 mod controllers;
 mod debugging;
 mod deletion;
+mod hooks;
 mod images;
 mod lifecycle;
 mod place;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Scenario> {
     [
         lifecycle::SCENARIOS,
         deletion::SCENARIOS,
+        hooks::SCENARIOS,
         images::SCENARIOS,
         configuration::SCENARIOS,
         volumes::SCENARIOS,

@@ -62,6 +62,7 @@ fn of(
             ..PodSecurity::default()
         },
         settings: &SecuritySettings::default(),
+        stop_signals: true,
         target,
     };
     config(pod, container, &sources)
@@ -181,4 +182,33 @@ fn an_ephemeral_container_sees_the_processes_of_its_target_unless_all_are_shared
         (config.command, config.tty, config.working_dir),
         (vec!["sh".to_owned()], true, "/w".to_owned())
     );
+}
+
+#[test]
+fn a_container_may_choose_how_it_is_asked_to_end_where_that_is_enabled() {
+    for (lifecycle, enabled, wanted) in [
+        (json!({}), true, cri::Signal::RuntimeDefault),
+        (
+            json!({ "stopSignal": "SIGUSR1" }),
+            true,
+            cri::Signal::Sigusr1,
+        ),
+        (
+            json!({ "stopSignal": "SIGRTMIN+3" }),
+            true,
+            cri::Signal::Sigrtminplus3,
+        ),
+        (
+            json!({ "stopSignal": "SIGUSR1" }),
+            false,
+            cri::Signal::RuntimeDefault,
+        ),
+    ] {
+        let container = testing::container(&json!({ "lifecycle": lifecycle }));
+        assert_eq!(stop_signal(&container, enabled), wanted, "{lifecycle}");
+        if enabled {
+            let config = of(&pod(&json!({})), &container, None).unwrap();
+            assert_eq!(config.stop_signal(), wanted, "{lifecycle}");
+        }
+    }
 }

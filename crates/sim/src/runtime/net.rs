@@ -1,0 +1,80 @@
+//! The network to the simulated pods: who listens where.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use seams::Net;
+use seams::net::{Destination, DialError, Dialing};
+use serde::Deserialize;
+
+use super::Runtime;
+use super::container::Container;
+use super::moment::Moment;
+use super::state::State;
+use crate::net::{Conversation, Manner};
+
+/// Where the node writes down which ports a container has.
+const PORTS: &str = "io.kubernetes.container.ports";
+
+#[derive(Deserialize)]
+struct Port {
+    #[serde(rename = "containerPort")]
+    number: u16,
+}
+
+/// The pods of this runtime are all that can be reached.
+impl Net for Runtime {
+    fn dial<'a>(&'a self, to: Destination<'a>) -> Dialing<'a> {
+        Box::pin(async move {
+            let Ok(ip) = to.host.parse::<IpAddr>() else {
+                return Err(DialError::Lookup {
+                    host: to.host.to_owned(),
+                    cause: io::Error::new(io::ErrorKind::NotFound, "no such host"),
+                });
+            };
+            let (state, now) = self.core.look();
+            match listener(&state, ip, to.port, now) {
+                Some(manner) => Ok(Box::new(Conversation::new(manner)) as _),
+                None => Err(DialError::Connect {
+                    address: SocketAddr::new(ip, to.port),
+                    cause: io::ErrorKind::ConnectionRefused.into(),
+                }),
+            }
+        })
+    }
+}
+
+/// How the program at that address and port answers; `None`: nobody listens. That is
+/// the container that has the port; in a pod of which none says so, any.
+fn listener(state: &State, ip: IpAddr, port: u16, now: Moment) -> Option<Manner> {
+    let ready = || state.sandboxes().filter(|sandbox| sandbox.is_ready());
+    let own = ready().find(|sandbox| sandbox.addresses().contains(&ip));
+    let sandboxes: Vec<&str> = match own {
+        Some(sandbox) => vec![&sandbox.id],
+        None => {
+            let on_host = ready().filter(|sandbox| sandbox.in_host_network());
+            on_host.map(|sandbox| &*sandbox.id).collect()
+        }
+    };
+    let running = sandboxes
+        .into_iter()
+        .flat_map(|sandbox| state.containers_of(sandbox))
+        .filter(|container| container.is_running());
+    let running: Vec<&Container> = running.collect();
+    let answers = |container: &Container| {
+        let ran = container.ran(now)?;
+        container.story.listens(ran)
+    };
+    let with_port = running.iter().find(|one| has_port(one, port));
+    match with_port {
+        Some(container) => answers(container),
+        None if own.is_some() => running.into_iter().find_map(answers),
+        None => None,
+    }
+}
+
+fn has_port(container: &Container, port: u16) -> bool {
+    let ports = container.made_of.annotations.get(PORTS);
+    let ports: Option<Vec<Port>> = ports.and_then(|text| serde_json::from_str(text).ok());
+    ports.into_iter().flatten().any(|one| one.number == port)
+}
