@@ -246,6 +246,7 @@ fn pods_config() -> Result<PodsConfig> {
         cpus: 2,
         records: Arc::new(Records::in_memory()),
         garbage: Limits::default(),
+        zone: TimeZone::UTC,
     };
     let pods = PodsConfig::from_settings(&loaded.settings, &loaded.gates, &flags)?;
     Ok(pods)

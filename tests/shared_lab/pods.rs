@@ -4,6 +4,7 @@
 mod afflicted;
 mod agent_restarts;
 mod api_away;
+mod logs;
 mod runtime_away;
 mod stage;
 mod statics;

@@ -18,6 +18,7 @@ use node::readiness::Ailments;
 use pleg::{Observations, Pleg};
 use resources::garbage::{Housekeeping, Wanted};
 use resources::linux::Swap;
+use resources::logs::LogRotation;
 use resources::{Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, PodCgroups};
 use seams::cri::{self, RuntimeConfigRequest};
 use seams::host::CgroupVersion;
@@ -135,6 +136,7 @@ pub(crate) fn start(
         links: config.directories.log_links.clone(),
     };
     parts.start("housekeeping", |ending| housekeeping.run(ending));
+    start_log_rotation(&config, seams, parts);
     let making = Making {
         config,
         seams: seams.clone(),
@@ -160,6 +162,21 @@ pub(crate) fn start(
         crew.run(shutdown).await;
     });
     Ok(())
+}
+
+fn start_log_rotation(config: &PodsConfig, seams: &Seams, parts: &mut Parts) {
+    let Some(policy) = config.rotation else {
+        return;
+    };
+    let rotation = LogRotation {
+        runtime: seams.runtime.clone(),
+        storage: seams.storage.clone(),
+        host: seams.host.clone(),
+        clock: seams.options.clock.clone(),
+        policy,
+        zone: config.zone.clone(),
+    };
+    parts.start("log rotation", |ending| rotation.run(ending));
 }
 
 /// Starts the sources; what they want together.

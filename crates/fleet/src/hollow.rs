@@ -192,6 +192,7 @@ impl Common {
             cpus: usize::try_from(machine.cpus).unwrap_or(1),
             records: Arc::new(Records::in_memory()),
             garbage: Limits::default(),
+            zone: TimeZone::UTC,
         };
         PodsConfig::from_settings(&self.settings, &self.gates, &flags)
     }

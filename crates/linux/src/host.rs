@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Hint, HostError, Interface,
-    Listing, MachineFacts,
+    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Growth, Hint, HostError,
+    Interface, Listing, MachineFacts,
 };
 
 use crate::cgroups::Hierarchies;
 use crate::files::Files;
+use crate::growth::Writes;
 use crate::{hints, interfaces, machine, routes};
 
 /// The machine that this process runs on.
@@ -92,6 +93,10 @@ impl Host for LinuxHost {
 
     fn hint(&self, path: &Path) -> Hint {
         hints::at(&self.files.path(path))
+    }
+
+    fn growth(&self) -> Box<dyn Growth> {
+        Box::new(Writes::new(self.files.clone()))
     }
 
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {

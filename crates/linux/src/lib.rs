@@ -6,8 +6,10 @@
 
 mod cgroups;
 mod clock;
+mod compressed;
 mod cpus;
 mod files;
+mod growth;
 mod hints;
 mod host;
 mod huge_pages;

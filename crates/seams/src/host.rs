@@ -9,8 +9,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use cgroups::{CgroupFacts, CgroupValue, CgroupVersion};
+pub use growth::{Growth, Grown, Untold};
 
 mod cgroups;
+mod growth;
 
 /// The machine that the parts of one node share.
 pub type SharedHost = Arc<dyn Host>;
@@ -150,6 +152,11 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     /// Watches a file or a directory from now on, until something may have changed
     /// there. A hint, no more: who asks for it looks from time to time as well.
     fn hint(&self, path: &Path) -> Hint;
+
+    /// Tells of writes to files. A hint, too: a machine need not tell.
+    fn growth(&self) -> Box<dyn Growth> {
+        Box::new(Untold)
+    }
 
     /// Replaces such a file as a whole.
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError>;

@@ -11,8 +11,10 @@ use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use images::credentials::Places;
 use images::records::Records;
+use jiff::tz::TimeZone;
 use resources::cgroups::NotAName;
 use resources::garbage::Limits;
+use resources::logs::Policy;
 use resources::{CgroupDriver, CgroupName};
 use thiserror::Error;
 use volumes::Layout;
@@ -34,6 +36,9 @@ pub struct PodsConfig {
     pub(crate) cgroups: Option<CgroupConfig>,
     pub(crate) enforcing: Enforcing,
     pub(crate) garbage: Limits,
+    /// `None`: logs are not rotated.
+    pub(crate) rotation: Option<Policy>,
+    pub(crate) zone: TimeZone,
     pub(crate) longest_backoff: Duration,
     pub(crate) resync: Duration,
     /// So many pods are in the runtime's hands at a time.
@@ -91,6 +96,8 @@ pub struct PodFlags {
     pub cpus: usize,
     pub records: Arc<Records>,
     pub garbage: Limits,
+    /// In which the node's people tell the time.
+    pub zone: TimeZone,
 }
 
 /// Why pods cannot be run like this.
@@ -172,6 +179,8 @@ impl PodsConfig {
                 limited_swap: settings.text("memorySwap.swapBehavior") == "LimitedSwap",
             },
             garbage: flags.garbage,
+            rotation: Policy::from_settings(settings),
+            zone: flags.zone.clone(),
             longest_backoff: longest_backoff(settings),
             resync: duration("syncFrequency"),
             at_once: (flags.cpus * 2).max(4),

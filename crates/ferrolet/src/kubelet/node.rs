@@ -210,6 +210,7 @@ fn pods(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<PodsCon
             .into_owned(),
         cpus,
         garbage: Limits::from_flags(line)?,
+        zone: TimeZone::system(),
     };
     Ok(PodsConfig::from_settings(
         &loaded.settings,
