@@ -4,6 +4,7 @@
 mod afflicted;
 mod agent_restarts;
 mod api_away;
+mod images;
 mod logs;
 mod runtime_away;
 mod stage;

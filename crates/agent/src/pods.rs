@@ -11,6 +11,7 @@ use std::time::Duration;
 use api::events::Recorder;
 use api::objects::{PodSet, Referenced, Services, ServicesSeen};
 use images::Images;
+use images::credentials::{Accounts, Plugins};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -108,6 +109,8 @@ pub(crate) fn start(
         // Without an API server there are none, and that is known.
         None => (None, watch::channel(Some(Arc::default())).1),
     };
+    let client = cluster.as_ref().map(|side| side.client.clone());
+    let accounts = client.map(|client| Accounts::new(client, clock.clone()));
     let (reports, tokens, recorder) = match cluster {
         None => (Reports::default(), None, None),
         Some(side) => {
@@ -146,6 +149,7 @@ pub(crate) fn start(
         services,
         reports,
         tokens,
+        accounts,
         recorder,
     };
     parts.start("pods", |shutdown| async move {
@@ -315,6 +319,8 @@ struct Making {
     services: ServicesSeen,
     reports: Reports,
     tokens: Option<Tokens>,
+    /// For credential provider plugins.
+    accounts: Option<Accounts>,
     recorder: Option<Recorder>,
 }
 
@@ -344,6 +350,9 @@ impl Making {
                 self.config.docker.clone(),
             ),
             records: Arc::clone(&self.config.records),
+            plugins: self.config.plugins.clone().map(|loaded| {
+                Plugins::new(loaded, host.clone(), clock.clone(), self.accounts)
+            }),
         };
         let images = Images::new(self.config.images.clone(), parts);
         images.adopt_left_behind().await;

@@ -191,6 +191,7 @@ impl Common {
             kernel: machine.kernel_release.clone(),
             cpus: usize::try_from(machine.cpus).unwrap_or(1),
             records: Arc::new(Records::in_memory()),
+            plugins: None,
             garbage: Limits::default(),
             zone: TimeZone::UTC,
         };

@@ -18,6 +18,7 @@ mod lone_files;
 mod machine;
 mod mounts;
 pub mod process;
+mod programs;
 mod publish;
 mod routes;
 mod storage;

@@ -29,7 +29,6 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::FutureExt as _;

@@ -2,6 +2,7 @@
 //! in the runtime, where the next look finds it.
 
 mod clean;
+mod image_volumes;
 mod kill;
 mod prepare;
 mod sandbox;

@@ -9,7 +9,7 @@ use config::gates::FeatureGates;
 use config::settings::Settings;
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
-use images::credentials::Places;
+use images::credentials::{Places, plugins};
 use images::records::Records;
 use jiff::tz::TimeZone;
 use resources::cgroups::NotAName;
@@ -33,6 +33,7 @@ pub struct PodsConfig {
     pub(crate) images: images::Config,
     pub(crate) docker: Places,
     pub(crate) records: Arc<Records>,
+    pub(crate) plugins: Option<plugins::Loaded>,
     pub(crate) cgroups: Option<CgroupConfig>,
     pub(crate) enforcing: Enforcing,
     pub(crate) garbage: Limits,
@@ -95,6 +96,8 @@ pub struct PodFlags {
     pub kernel: String,
     pub cpus: usize,
     pub records: Arc<Records>,
+    /// Credential provider plugins, if some are configured.
+    pub plugins: Option<plugins::Loaded>,
     pub garbage: Limits,
     /// In which the node's people tell the time.
     pub zone: TimeZone,
@@ -169,6 +172,7 @@ impl PodsConfig {
                 home: flags.home.clone(),
             },
             records: Arc::clone(&flags.records),
+            plugins: flags.plugins.clone(),
             cgroups: cgroups(settings)?,
             enforcing: Enforcing {
                 cpu_quota: settings.bool("cpuCFSQuota"),

@@ -48,6 +48,7 @@ impl Node {
             clock: clock.clone(),
             node_files: NodeFiles::new(host.clone(), clock, places),
             records: records.clone(),
+            plugins: None,
         };
         Self {
             images: Arc::new(Images::new(config, parts)),
@@ -139,6 +140,7 @@ impl Wanted {
             pull_secrets: &self.secrets,
             sandbox: &self.sandbox,
             runtime_handler: "kata",
+            service_account: "robot",
         };
         let say = |it: Said| said.lock().unwrap().push(it);
         images.ensure(&request, &say).await
@@ -515,6 +517,7 @@ fn a_request_does_not_show_its_secrets() {
         pull_secrets: &wanted.secrets,
         sandbox: &wanted.sandbox,
         runtime_handler: "",
+        service_account: "robot",
     };
     // A debug text of bytes would have them as numbers.
     let text = format!("{request:?}");

@@ -111,7 +111,8 @@ impl Node {
             })
             .collect();
         // The one that is written to has the shortest name, and is the newest.
-        files.rotate_left(usize::from(files.len() > 1 && files[0].0 == "0.log"));
+        let first_is_newest = files.first().is_some_and(|(name, _)| name == "0.log");
+        files.rotate_left(usize::from(first_is_newest));
         files.into_iter().unzip()
     }
 }

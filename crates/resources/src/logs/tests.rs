@@ -1,7 +1,7 @@
 //! Rotation over a node in memory, whose containers write line after line.
 
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use testkit::clock::TokioClock;
 use tokio::task::JoinSet;
@@ -96,7 +96,10 @@ async fn a_quiet_log_is_looked_at_by_the_clock_alone_and_its_place_is_asked_once
     let mut rig = Rig::new();
     rig.write(5);
     rig.pass(TICK).await;
-    let looks = |rig: &Rig| (rig.node.state().sizes, rig.node.state().lists);
+    let looks = |rig: &Rig| {
+        let state = rig.node.state();
+        (state.sizes, state.lists)
+    };
     let before = looks(&rig);
     rig.pass(TICK * 6).await;
     let after = looks(&rig);
