@@ -179,6 +179,7 @@ fn start_log_rotation(config: &PodsConfig, seams: &Seams, parts: &mut Parts) {
         clock: seams.options.clock.clone(),
         policy,
         zone: config.zone.clone(),
+        links: config.directories.log_links.clone(),
     };
     parts.start("log rotation", |ending| rotation.run(ending));
 }

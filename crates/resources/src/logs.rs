@@ -13,6 +13,7 @@
 //! - One that was written to is looked at within [`PAUSE`](ledger::PAUSE), together with
 //!   all others of which that is true: one look in a second, however many they are.
 //! - One that will be full before the next regular look is looked at when it should be.
+//! - The link that a new container's log gets brings the regular look forward.
 //!
 //! What to do with a log's files is said by a pure function ([`plan`](mod@plan)), when to
 //! look by another ([`ledger`]). Work on logs is bounded, and none is worked on twice at
@@ -61,6 +62,8 @@ pub struct LogRotation {
     pub policy: Policy,
     /// In which times are told in names of files.
     pub zone: TimeZone,
+    /// `/var/log/containers`: a new link there tells of a new container.
+    pub links: PathBuf,
 }
 
 /// Why a log could not be looked after.
@@ -122,6 +125,7 @@ impl LogRotation {
         // The nodes of a fleet begin together; they need not look together.
         let spread = self.policy.interval.mul_f64(self.clock.random());
         let mut regular = self.clock.uptime() + spread;
+        let mut begun = self.host.hint(&self.links);
         loop {
             let now = self.clock.uptime();
             let next = desk
@@ -147,6 +151,10 @@ impl LogRotation {
                         desk.ledger.due(now)
                     };
                     self.look(wanted, desk).await;
+                }
+                () = &mut begun => {
+                    begun = self.host.hint(&self.links);
+                    regular = regular.min(self.clock.uptime() + ledger::PAUSE);
                 }
                 grown = desk.growth.grown(), if !soon => {
                     for path in grown {

@@ -20,7 +20,7 @@ use seams::host::{
 use seams::runtime::{Answer, Code};
 use seams::storage::{Entry, GroupShare, MountPoint, PathKind, SubPathError, Tree, Work, WorkDone};
 use seams::{Host, Runtime, RuntimeError, Storage};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// What is in a file, whatever it is called.
 type Inode = Arc<Mutex<String>>;
@@ -31,6 +31,8 @@ pub(crate) struct Node {
     state: Mutex<State>,
     /// Something was written that is to be told of.
     told: Notify,
+    /// A container was started.
+    started: watch::Sender<()>,
     /// A runtime that hangs goes on.
     pub(crate) go_on: Notify,
 }
@@ -65,6 +67,8 @@ pub(crate) enum Reopens {
     Late,
 }
 
+pub(crate) const LINKS: &str = "/links";
+
 pub(crate) fn log_of(id: &str) -> PathBuf {
     PathBuf::from(format!("/logs/{id}/0.log"))
 }
@@ -76,6 +80,7 @@ impl Node {
 
     pub(crate) fn start(&self, id: &str) {
         self.state().open(id);
+        self.started.send_replace(());
     }
 
     /// A line of a container, and the line's end.
@@ -324,8 +329,12 @@ impl Host for Machine {
         unused(path)
     }
 
-    fn hint(&self, _: &Path) -> Hint {
-        Box::pin(std::future::pending())
+    fn hint(&self, path: &Path) -> Hint {
+        assert_eq!(path, Path::new(LINKS));
+        let mut started = self.0.started.subscribe();
+        Box::pin(async move {
+            let _ = started.changed().await;
+        })
     }
 
     fn write(&self, path: &Path, _: &[u8], _: u32) -> Result<(), HostError> {

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use testkit::clock::TokioClock;
 use tokio::task::JoinSet;
 
-use super::testing::{Machine, Node, Reopens, log_of};
+use super::testing::{LINKS, Machine, Node, Reopens, log_of};
 use super::*;
 
 const FULL: u64 = 1000;
@@ -52,6 +52,7 @@ impl Rig {
                 interval: TICK,
             },
             zone: TimeZone::UTC,
+            links: LINKS.into(),
         };
         self.tasks.spawn(rotation.run(self.shutdown.clone()));
     }
@@ -117,6 +118,19 @@ async fn a_burst_into_a_quiet_log_is_seen_within_a_second_or_so() {
     rig.pass(ledger::PAUSE * 2).await;
     assert_eq!(rig.files(150).len(), 2, "rotated before the next regular look");
     assert_eq!(rig.node.state().reopened, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_begins_with_a_burst_does_not_wait_for_the_clock() {
+    let rig = Rig::new();
+    rig.pass(TICK * 2).await;
+    rig.pass(Duration::from_secs(2)).await;
+    rig.node.start("d");
+    for _ in 0..200 {
+        rig.node.write("d", "another line");
+    }
+    rig.pass(ledger::PAUSE * 2).await;
+    assert_eq!(rig.node.files("d").0.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,7 +101,7 @@ struct Attributes {
 
 /// All files together, in their order. `tokens`: the gate
 /// `KubeletServiceAccountTokenForCredentialProviders`.
-pub fn read(files: &[(String, Vec<u8>)], tokens: bool) -> Result<Vec<Provider>, ConfigError> {
+pub(super) fn read(files: &[(String, Vec<u8>)], tokens: bool) -> Result<Vec<Provider>, ConfigError> {
     let mut entries: Vec<Entry> = Vec::new();
     for (file, content) in files {
         let decoded = decode(content).map_err(|problem| ConfigError::Decode {

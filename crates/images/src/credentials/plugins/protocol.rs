@@ -25,7 +25,7 @@ const RESPONSE: &str = "CredentialProviderResponse";
 
 /// Why an answer is none.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ResponseError {
+pub(crate) enum ResponseError {
     #[error("what it printed is not JSON (column {column} of line {line})")]
     NotJson { line: usize, column: usize },
     #[error(
