@@ -245,7 +245,9 @@ fn pods_config() -> Result<PodsConfig> {
         kernel: "6.12".to_owned(),
         cpus: 2,
         records: Arc::new(Records::in_memory()),
+        plugins: None,
         garbage: Limits::default(),
+        zone: TimeZone::UTC,
     };
     let pods = PodsConfig::from_settings(&loaded.settings, &loaded.gates, &flags)?;
     Ok(pods)

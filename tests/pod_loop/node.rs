@@ -201,6 +201,7 @@ impl Node {
             clock: self.clock.clone(),
             node_files: NodeFiles::new(host, clock, places),
             records: Arc::new(Records::in_memory()),
+            plugins: None,
         };
         Images::new(config, parts)
     }

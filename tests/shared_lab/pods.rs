@@ -5,6 +5,8 @@ mod afflicted;
 mod agent_restarts;
 mod api_away;
 mod hooks;
+mod images;
+mod logs;
 mod runtime_away;
 mod stage;
 mod statics;

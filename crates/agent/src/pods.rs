@@ -11,6 +11,7 @@ use std::time::Duration;
 use api::events::Recorder;
 use api::objects::{NodeReader, PodSet, Referenced, RuntimeClasses, Services, ServicesSeen};
 use images::Images;
+use images::credentials::{Accounts, Plugins};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -18,6 +19,7 @@ use node::readiness::Ailments;
 use pleg::{Observations, Pleg};
 use resources::garbage::{Housekeeping, Wanted};
 use resources::linux::Swap;
+use resources::logs::LogRotation;
 use resources::{Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, PodCgroups};
 use seams::cri::{self, RuntimeConfigRequest};
 use seams::host::CgroupVersion;
@@ -110,6 +112,8 @@ pub(crate) fn start(
         // Without an API server there are none, and that is known.
         None => (None, watch::channel(Some(Arc::default())).1),
     };
+    let client = cluster.as_ref().map(|side| side.client.clone());
+    let accounts = client.map(|client| Accounts::new(client, clock.clone()));
     let (reports, tokens, recorder) = match cluster {
         None => (Reports::default(), None, None),
         Some(side) => {
@@ -140,6 +144,7 @@ pub(crate) fn start(
     parts.start("housekeeping", |ending| housekeeping.run(ending));
     let clock = seams.options.clock.clone();
     let hooks = Hooks::new(seams.runtime.clone(), seams.net.clone(), clock)?;
+    start_log_rotation(&config, seams, parts);
     let making = Making {
         config,
         seams: seams.clone(),
@@ -149,6 +154,7 @@ pub(crate) fn start(
         services,
         reports,
         tokens,
+        accounts,
         recorder,
         hooks,
     };
@@ -166,6 +172,22 @@ pub(crate) fn start(
         crew.run(shutdown).await;
     });
     Ok(())
+}
+
+fn start_log_rotation(config: &PodsConfig, seams: &Seams, parts: &mut Parts) {
+    let Some(policy) = config.rotation else {
+        return;
+    };
+    let rotation = LogRotation {
+        runtime: seams.runtime.clone(),
+        storage: seams.storage.clone(),
+        host: seams.host.clone(),
+        clock: seams.options.clock.clone(),
+        policy,
+        zone: config.zone.clone(),
+        links: config.directories.log_links.clone(),
+    };
+    parts.start("log rotation", |ending| rotation.run(ending));
 }
 
 /// Starts the sources; what they want together.
@@ -323,6 +345,8 @@ struct Making {
     services: ServicesSeen,
     reports: Reports,
     tokens: Option<Tokens>,
+    /// For credential provider plugins.
+    accounts: Option<Accounts>,
     recorder: Option<Recorder>,
     hooks: Hooks,
 }
@@ -353,6 +377,9 @@ impl Making {
                 self.config.docker.clone(),
             ),
             records: Arc::clone(&self.config.records),
+            plugins: self.config.plugins.clone().map(|loaded| {
+                Plugins::new(loaded, host.clone(), clock.clone(), self.accounts)
+            }),
         };
         let images = Images::new(self.config.images.clone(), parts);
         images.adopt_left_behind().await;

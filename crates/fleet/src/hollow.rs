@@ -201,7 +201,9 @@ impl Common {
             kernel: machine.kernel_release.clone(),
             cpus: usize::try_from(machine.cpus).unwrap_or(1),
             records: Arc::new(Records::in_memory()),
+            plugins: None,
             garbage: Limits::default(),
+            zone: TimeZone::UTC,
         };
         PodsConfig::from_settings(&self.settings, &self.gates, &flags)
     }

@@ -1,12 +1,11 @@
 //! What a pod can show to a registry: first what its pull secrets have, then what
-//! the machine has for everybody.
-//!
-//! Credential provider plugins are not here yet: nothing asks them.
+//! the machine has for everybody, then what credential provider plugins have.
 
 mod docker_config;
 mod keyring;
 mod matching;
 mod node_files;
+pub mod plugins;
 
 use api::Secret;
 use seams::cri::AuthConfig;
@@ -16,6 +15,7 @@ use sha2::{Digest, Sha256};
 pub use docker_config::{DockerConfig, DockerConfigError};
 pub use keyring::{BadPullSecret, Keyring, from_secrets};
 pub use node_files::{NodeFiles, Places};
+pub use plugins::{Accounts, Asking, Plugins};
 
 /// One way to log in, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,16 @@ pub enum Source {
     Node,
     /// A pull secret: pods that have it.
     Secret(SecretName),
+    /// A plugin that was told of the pod's service account: pods that have it.
+    ServiceAccount(AccountName),
+}
+
+/// A service account for its whole life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountName {
+    pub uid: String,
+    pub namespace: String,
+    pub name: String,
 }
 
 /// A secret for its whole life.

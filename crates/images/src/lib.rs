@@ -11,7 +11,7 @@
 //! made of, nor write to the API.
 //!
 //! Not here yet: removing images to make room, and with it the removal of their
-//! records; credential provider plugins; figures.
+//! records; figures.
 
 pub mod backoff;
 pub mod config;

@@ -98,8 +98,8 @@ impl Waiting {
         }
     }
 
-    /// The event about a container that could not be started for this; image
-    /// volumes have none.
+    /// The event about a container that could not be started for this: its own image,
+    /// or one that it mounts.
     pub fn container_event(&self) -> Said {
         Said::warning("Failed", format!("Error: {}", self.reason))
     }

@@ -21,12 +21,16 @@ use types::{PodRef, PodUid};
 
 use crate::backoff::{Backoff, Key};
 use crate::config::{AtOnce, Config};
-use crate::credentials::{BadPullSecret, Credential, NodeFiles, from_secrets};
+use crate::credentials::{
+    Asking, BadPullSecret, Credential, NodeFiles, Plugins, from_secrets,
+};
 use crate::limits::TokenBucket;
 use crate::policy::{
     self, Course, PullPolicy, Pulled, Reason, Said, Waiting, course, course_without_right,
 };
-use crate::records::{self, Intent, Records, Verdict, Verification, must_pull_again};
+use crate::records::{
+    self, Intent, Judgement, RecordError, Records, Verdict, Verification, compare, judge,
+};
 use crate::reference::{BadReference, Reference, with_default_tag};
 
 /// What stands in for the machine and its runtime.
@@ -36,6 +40,8 @@ pub struct Parts {
     pub clock: SharedClock,
     pub node_files: NodeFiles,
     pub records: Arc<Records>,
+    /// `None`: none are configured.
+    pub plugins: Option<Plugins>,
 }
 
 /// An image for a container, or for an image volume.
@@ -52,6 +58,8 @@ pub struct Request<'a> {
     pub sandbox: &'a PodSandboxConfig,
     /// Of the pod's runtime class; empty for the default one.
     pub runtime_handler: &'a str,
+    /// The pod's; empty if it has none.
+    pub service_account: &'a str,
 }
 
 /// Without what the secrets have in them.
@@ -142,7 +150,8 @@ impl Images {
         if self.verification.is_none() {
             return;
         }
-        let intents = match self.parts.records.left_behind() {
+        let records = &self.parts.records;
+        let intents = match records.perform(|records| records.left_behind()).await {
             Ok(intents) if intents.is_empty() => return,
             Ok(intents) => intents,
             Err(error) => {
@@ -152,17 +161,19 @@ impl Images {
         };
         let request = ListImagesRequest::default();
         match self.parts.runtime.list_images(request).await {
-            Ok(listed) => self.adopt(&intents, &listed.images),
+            Ok(listed) => self.adopt(&intents, &listed.images).await,
             Err(error) => tracing::warn!(%error, "pulls of an earlier run not looked at"),
         }
     }
 
-    fn adopt(&self, intents: &[String], listed: &[Image]) {
+    async fn adopt(&self, intents: &[String], listed: &[Image]) {
         for image in listed {
             let names = [image.repo_tags.as_slice(), &image.repo_digests].concat();
             for intent in intents.iter().filter(|it| records::is_listed(it, &names)) {
                 let now = self.parts.clock.now();
-                if let Err(error) = self.parts.records.adopt(intent, &image.id, now) {
+                let (name, id) = (intent.clone(), image.id.clone());
+                let adopt = move |records: &Arc<Records>| records.adopt(&name, &id, now);
+                if let Err(error) = self.parts.records.perform(adopt).await {
                     tracing::warn!(image = intent, %error, "pull of an earlier run not recorded");
                 }
             }
@@ -172,6 +183,9 @@ impl Images {
     /// Lets go of what is kept for a pod that is gone.
     pub fn forget(&self, pod: &PodUid) {
         self.backoff().forget(pod);
+        if let Some(plugins) = &self.parts.plugins {
+            plugins.forget(pod);
+        }
     }
 
     /// Sees to it that the image is there and that the pod may use it.
@@ -185,21 +199,29 @@ impl Images {
         } else {
             None
         };
+        // Looked for once, and no earlier than needed.
+        let mut credentials = None;
         let course = match (course(request.policy, present.is_some()), present) {
-            (Course::Use, Some(image)) if self.may_use(request, &spec, &image.id)? => {
-                say(Said::present(request.image, self.verification.is_some()));
-                return Ok(Ensured {
-                    image_ref: image.id,
-                    pulled: None,
-                });
+            (Course::Use, Some(image)) => {
+                let may_use = self.may_use(request, &spec, &image.id, &mut credentials);
+                if may_use.await? {
+                    say(Said::present(request.image, self.verification.is_some()));
+                    return Ok(Ensured {
+                        image_ref: image.id,
+                        pulled: None,
+                    });
+                }
+                course_without_right(request.policy)
             }
-            (Course::Use, _) => course_without_right(request.policy),
             (course, _) => course,
         };
         if course == Course::Refuse {
             return Err(tell(say, policy::never_pulled(request.image)));
         }
-        let credentials = self.credentials(request, &spec)?;
+        let credentials = match credentials {
+            Some(credentials) => credentials,
+            None => self.credentials(request, &spec).await?,
+        };
         self.pull(request, spec, credentials, say).await
     }
 
@@ -232,17 +254,20 @@ impl Images {
         }
     }
 
-    fn may_use(
+    async fn may_use(
         &self,
         request: &Request<'_>,
         spec: &ImageSpec,
         image_ref: &str,
+        credentials: &mut Option<Vec<Credential>>,
     ) -> Result<bool, Waiting> {
         let Some(verification) = &self.verification else {
             return Ok(true);
         };
         let records = &self.parts.records;
-        let known = match records.known(request.image, image_ref) {
+        let (image, id) = (request.image.to_owned(), image_ref.to_owned());
+        let known = records.perform(move |records| records.known(&image, &id));
+        let known = match known.await {
             Ok(known) => known,
             // Nobody is let in for want of a readable record.
             Err(error) => {
@@ -250,16 +275,22 @@ impl Images {
                 return Ok(false);
             }
         };
-        let show = || {
-            let credentials = self.credentials(request, spec)?;
-            Ok::<_, LookupError>(records::shown(&credentials))
+        let verdict = match judge(verification, request.image, &known) {
+            Judgement::Known(verdict) => verdict,
+            Judgement::Ask(held) => {
+                let found = credentials.insert(self.credentials(request, spec).await?);
+                compare(held, records::shown(&*found))
+            }
         };
-        match must_pull_again(verification, request.image, &known, show)? {
+        match verdict {
             Verdict::Use => Ok(true),
             Verdict::PullAgain => Ok(false),
             Verdict::UseAndLearn(secret) => {
                 let now = self.parts.clock.now();
-                if let Err(error) = records.learn(request.image, image_ref, secret, now) {
+                let (image, id) = (request.image.to_owned(), image_ref.to_owned());
+                let learn =
+                    move |records: &Arc<Records>| records.learn(&image, &id, secret, now);
+                if let Err(error) = records.perform(learn).await {
                     tracing::warn!(image = request.image, %error, "pull secret not recorded");
                 }
                 Ok(true)
@@ -268,7 +299,7 @@ impl Images {
     }
 
     /// All that are for the image, in the order in which they are tried.
-    fn credentials(
+    async fn credentials(
         &self,
         request: &Request<'_>,
         spec: &ImageSpec,
@@ -280,7 +311,16 @@ impl Images {
             .lookup(&name)
             .into_iter()
             .chain(of_node.lookup(&name));
-        Ok(found.cloned().collect())
+        let mut found: Vec<Credential> = found.cloned().collect();
+        if let Some(plugins) = &self.parts.plugins {
+            let asking = Asking {
+                pod: request.pod,
+                service_account: request.service_account,
+            };
+            let of_plugins = plugins.keyring(&name, asking).await;
+            found.extend(of_plugins.lookup(&name).into_iter().cloned());
+        }
+        Ok(found)
     }
 
     async fn pull(
@@ -300,7 +340,7 @@ impl Images {
             say(Said::back_off(image));
             return Err(policy::backing_off(image, &wait.why, wait.left));
         }
-        let mut intent = self.intend(image)?;
+        let mut intent = self.intend(image).await?;
         say(Said::pulling(image));
         let fetched = self
             .fetch(request, spec, credentials, intent.as_mut())
@@ -310,7 +350,11 @@ impl Images {
             Ok(fetched) => fetched,
             Err(error) => {
                 if let Some(intent) = intent {
-                    intent.failed();
+                    let failed = move |_: &Arc<Records>| {
+                        intent.failed();
+                        Ok(())
+                    };
+                    self.record(image, failed).await;
                 }
                 say(Said::pull_failed(image, &error));
                 let waiting = policy::pull_failure(image, &error);
@@ -328,10 +372,10 @@ impl Images {
         self.backoff().collect(now);
         if let Some(intent) = intent {
             let wall = self.parts.clock.now();
-            let recorded = intent.pulled(&fetched.image_ref, fetched.credential.as_ref(), wall);
-            if let Err(error) = recorded {
-                tracing::warn!(image, %error, "pull not recorded");
-            }
+            let (id, credential) = (fetched.image_ref.clone(), fetched.credential);
+            let pulled =
+                move |_: &Arc<Records>| intent.pulled(&id, credential.as_ref(), wall);
+            self.record(image, pulled).await;
         }
         Ok(Ensured {
             image_ref: fetched.image_ref,
@@ -340,15 +384,29 @@ impl Images {
     }
 
     /// Without verification nothing is recorded, as nobody would read it.
-    fn intend(&self, image: &str) -> Result<Option<Intent>, Waiting> {
+    async fn intend(&self, image: &str) -> Result<Option<Intent>, Waiting> {
         if self.verification.is_none() {
             return Ok(None);
         }
-        let intent = self.parts.records.intend(image).map_err(|error| {
+        let name = image.to_owned();
+        let intend = move |records: &Arc<Records>| records.intend(&name);
+        let intent = self.parts.records.perform(intend).await;
+        let intent = intent.map_err(|error| {
             let text = "Failed to record image pull intent for container image";
             Waiting::new(Reason::ErrImagePull, format!("{text} {image:?}: {error}"))
         });
         intent.map(Some)
+    }
+
+    /// What cannot be recorded is said, and no reason to fail.
+    async fn record(
+        &self,
+        image: &str,
+        record: impl FnOnce(&Arc<Records>) -> Result<(), RecordError> + Send + 'static,
+    ) {
+        if let Err(error) = self.parts.records.perform(record).await {
+            tracing::warn!(image, %error, "pull not recorded");
+        }
     }
 
     /// Waits for its turn, and has the runtime do it.

@@ -24,7 +24,7 @@ use shelf::Shelf;
 
 pub use format::{PullCredentials, PulledRecord, PulledSecret, PulledServiceAccount};
 pub use shelf::ShelfError;
-pub use verify::{Allowlist, Known, Verdict, Verification, must_pull_again};
+pub use verify::{Allowlist, Judgement, Known, Shown, Verdict, Verification, compare, judge};
 
 /// A record that could not be kept or read.
 #[derive(Debug, Error)]
@@ -39,6 +39,8 @@ pub enum RecordError {
     },
     #[error(transparent)]
     Name(#[from] BadReference),
+    #[error("work on the records of images was given up half-way: the node is ending")]
+    GivenUp,
 }
 
 /// The records of one node.
@@ -47,6 +49,8 @@ pub struct Records {
     // Held while one small file is read or replaced, so that nobody decides upon
     // half of a change. Pulls are rare, and nothing is awaited under it.
     state: Mutex<State>,
+    /// They are on a disk, which takes its time.
+    on_disk: bool,
 }
 
 #[derive(Debug)]
@@ -63,7 +67,24 @@ impl Records {
         let directory = root.join("image_manager");
         let pulling = Shelf::on_disk(directory.join("pulling"))?;
         let pulled = Shelf::on_disk(directory.join("pulled"))?;
-        Ok(Self::of(pulling, pulled))
+        Ok(Self {
+            on_disk: true,
+            ..Self::of(pulling, pulled)
+        })
+    }
+
+    /// Work on them, off the threads that everybody shares if it takes a disk. It goes
+    /// on if nobody waits for it any more.
+    pub async fn perform<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Self>) -> Result<T, RecordError> + Send + 'static,
+    ) -> Result<T, RecordError> {
+        if !self.on_disk {
+            return work(self);
+        }
+        let records = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || work(&records)).await;
+        done.unwrap_or(Err(RecordError::GivenUp))
     }
 
     /// Of a node that has no disk.
@@ -79,6 +100,7 @@ impl Records {
         };
         Self {
             state: Mutex::new(state),
+            on_disk: false,
         }
     }
 
@@ -281,26 +303,37 @@ pub fn is_listed(intended: &str, listed: &[String]) -> bool {
     listed.iter().any(is_it)
 }
 
-/// What a pod shows: its secrets, of all that was found for an image.
-pub fn shown<'a>(credentials: impl IntoIterator<Item = &'a Credential>) -> Vec<PulledSecret> {
-    let secrets = credentials.into_iter().filter_map(|credential| {
-        let Source::Secret(name) = &credential.source else {
-            return None;
-        };
-        Some(PulledSecret {
-            uid: name.uid.clone(),
-            namespace: name.namespace.clone(),
-            name: name.name.clone(),
-            credential_hash: credential.login.hash(),
-        })
-    });
-    secrets.collect()
+/// What a pod shows, of all that was found for an image: its secrets, and its service
+/// account, of which it has but one.
+pub fn shown<'a>(credentials: impl IntoIterator<Item = &'a Credential>) -> Shown {
+    let mut shown = Shown::default();
+    for credential in credentials {
+        match &credential.source {
+            Source::Node => {}
+            Source::Secret(name) => shown.secrets.push(PulledSecret {
+                uid: name.uid.clone(),
+                namespace: name.namespace.clone(),
+                name: name.name.clone(),
+                credential_hash: credential.login.hash(),
+            }),
+            Source::ServiceAccount(name) => {
+                shown.account.get_or_insert_with(|| PulledServiceAccount {
+                    uid: name.uid.clone(),
+                    namespace: name.namespace.clone(),
+                    name: name.name.clone(),
+                });
+            }
+        }
+    }
+    shown
 }
 
 fn pulled_with(credential: &Credential) -> PullCredentials {
-    match shown([credential]).pop() {
-        Some(secret) => PullCredentials::of_secret(secret),
-        None => PullCredentials::everybody(),
+    let mut shown = shown([credential]);
+    match (shown.secrets.pop(), shown.account) {
+        (Some(secret), _) => PullCredentials::of_secret(secret),
+        (None, Some(account)) => PullCredentials::of_account(account),
+        (None, None) => PullCredentials::everybody(),
     }
 }
 

@@ -11,7 +11,10 @@ use seams::cri::{
     Image, ImageStatusRequest, ImageStatusResponse, ListImagesRequest, ListImagesResponse,
     PullImageRequest, PullImageResponse,
 };
-use seams::host::{DefaultRoute, DiskFigures, Hint, HostError, Interface, Listing, MachineFacts};
+use seams::host::{
+    DefaultRoute, DiskFigures, Executed, FileEntry, Hint, HostError, Interface, Listing,
+    MachineFacts, Program,
+};
 use seams::runtime::{Answer, Code};
 use seams::{Host, Runtime, RuntimeError, SharedClock};
 
@@ -37,12 +40,33 @@ pub(crate) fn credential(secret: &str, username: &str) -> Credential {
 #[derive(Debug, Default)]
 pub(crate) struct FilesOnly {
     files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
+    programs: Mutex<BTreeMap<PathBuf, Behaviour>>,
+    runs: Mutex<Vec<Program>>,
+}
+
+/// What a program does.
+#[derive(Clone, Debug)]
+pub(crate) enum Behaviour {
+    /// After a second.
+    Prints(String),
+    Fails,
+    Hangs,
+    Floods,
 }
 
 impl FilesOnly {
     pub(crate) fn put(&self, path: &str, content: &str) {
         let mut files = self.files.lock().unwrap();
         files.insert(path.into(), content.into());
+    }
+
+    pub(crate) fn put_program(&self, path: &str, behaviour: Behaviour) {
+        self.programs.lock().unwrap().insert(path.into(), behaviour);
+    }
+
+    /// What programs were run with since the last question.
+    pub(crate) fn runs(&self) -> Vec<Program> {
+        std::mem::take(&mut self.runs.lock().unwrap())
     }
 
     pub(crate) fn remove(&self, path: &str) {
@@ -75,8 +99,54 @@ impl Host for FilesOnly {
         Ok(self.files.lock().unwrap().get(path).cloned())
     }
 
-    fn list(&self, _path: &Path) -> Result<Option<Listing>, HostError> {
-        Ok(None)
+    fn list(&self, path: &Path) -> Result<Option<Listing>, HostError> {
+        let files = self.files.lock().unwrap();
+        let entry = |name: &Path, content: &[u8]| FileEntry {
+            name: name.display().to_string(),
+            regular: true,
+            size: content.len() as u64,
+        };
+        if let Some(content) = files.get(path) {
+            return Ok(Some(Listing::File(entry(path, content))));
+        }
+        let inside = files.iter().filter(|(file, _)| file.parent() == Some(path));
+        let inside = inside.map(|(file, content)| {
+            let name = Path::new(file.file_name().unwrap());
+            entry(name, content)
+        });
+        let inside: Vec<FileEntry> = inside.collect();
+        let programs = self.programs.lock().unwrap();
+        let has_program = programs.keys().any(|program| program.parent() == Some(path));
+        let exists = has_program || !inside.is_empty();
+        Ok(exists.then_some(Listing::Directory(inside)))
+    }
+
+    fn is_program(&self, path: &Path) -> Result<bool, HostError> {
+        Ok(self.programs.lock().unwrap().contains_key(path))
+    }
+
+    fn execute(&self, program: Program) -> seams::host::Answer<'_, Executed> {
+        let behaviour = self.programs.lock().unwrap()[&program.path].clone();
+        self.runs.lock().unwrap().push(program);
+        let executed = |output: Vec<u8>, outcome, is_cut| Executed {
+            outcome,
+            output,
+            is_cut,
+            complaint: "no luck".to_owned(),
+        };
+        Box::pin(async move {
+            tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>())
+                .await
+                .unwrap_err();
+            match behaviour {
+                Behaviour::Prints(text) => Ok(executed(text.into_bytes(), Ok(()), false)),
+                Behaviour::Fails => {
+                    Ok(executed(Vec::new(), Err("exit status: 1".to_owned()), false))
+                }
+                Behaviour::Hangs => std::future::pending().await,
+                Behaviour::Floods => Ok(executed(vec![b'['; 1 << 20], Ok(()), true)),
+            }
+        })
     }
 
     fn hint(&self, _path: &Path) -> Hint {

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Hint, HostError, Interface,
-    Listing, MachineFacts,
+    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Executed, Growth, Hint,
+    HostError, Interface, Listing, MachineFacts, Program,
 };
 
 use crate::cgroups::Hierarchies;
 use crate::files::Files;
-use crate::{hints, interfaces, machine, routes};
+use crate::growth::Writes;
+use crate::{hints, interfaces, machine, programs, routes};
 
 /// The machine that this process runs on.
 #[derive(Clone, Debug)]
@@ -94,8 +95,25 @@ impl Host for LinuxHost {
         hints::at(&self.files.path(path))
     }
 
+    fn growth(&self) -> Box<dyn Growth> {
+        Box::new(Writes::new(self.files.clone()))
+    }
+
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {
         self.files.write(path, content, mode)
+    }
+
+    fn is_program(&self, path: &Path) -> Result<bool, HostError> {
+        let path = self.files.path(path);
+        programs::is_program(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn execute(&self, program: Program) -> Answer<'_, Executed> {
+        Box::pin(async move {
+            let path = self.files.path(&program.path);
+            let executed = programs::execute(&path, program).await;
+            executed.map_err(|cause| HostError::at(&path, cause))
+        })
     }
 
     fn cgroup_facts(&self) -> Result<CgroupFacts, HostError> {

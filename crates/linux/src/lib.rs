@@ -6,8 +6,10 @@
 
 mod cgroups;
 mod clock;
+mod compressed;
 mod cpus;
 mod files;
+mod growth;
 mod hints;
 mod host;
 mod huge_pages;
@@ -17,6 +19,7 @@ mod machine;
 mod mounts;
 mod net;
 pub mod process;
+mod programs;
 mod publish;
 mod routes;
 mod storage;

@@ -12,7 +12,8 @@ use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::trees::absent;
 
@@ -41,7 +42,36 @@ pub(crate) fn read(path: &Path, end: End, most: usize) -> io::Result<Option<Vec<
     Ok(Some(content))
 }
 
-fn open(path: &Path) -> io::Result<Option<File>> {
+/// The bytes in a regular file; `None` if it is not there.
+pub(crate) fn size(path: &Path) -> io::Result<Option<u64>> {
+    match fs::symlink_metadata(path) {
+        Err(cause) if absent(&cause) => Ok(None),
+        Ok(metadata) if !metadata.is_file() => Err(no_file()),
+        metadata => Ok(Some(metadata?.len())),
+    }
+}
+
+/// Whether the new name was free; if not, nothing is done.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<bool> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // Some file systems cannot tell. What is renamed here is named by one who
+        // has no rival, so that a look before does nearly as well.
+        Err(Errno::INVAL | Errno::NOSYS) => match fs::symlink_metadata(to) {
+            Ok(_) => Ok(false),
+            Err(cause) if absent(&cause) => fs::rename(from, to).map(|()| true),
+            Err(cause) => Err(cause),
+        },
+        Err(cause) => Err(cause.into()),
+    }
+}
+
+fn no_file() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "it is not a file")
+}
+
+pub(crate) fn open(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = flags.bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -49,7 +79,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
         file => file?,
     };
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+        return Err(no_file());
     }
     Ok(Some(file))
 }
@@ -226,6 +256,31 @@ mod tests {
         for (name, end, most, wanted) in cases {
             assert_eq!(read(name, end, most).as_deref(), wanted, "{name} {most}");
         }
+    }
+
+    #[test]
+    fn a_size_is_that_of_a_file_and_of_nothing_else() {
+        let root = tree(&[("file", "12345"), ("directory/file", "")]);
+        symlink(root.path().join("file"), root.path().join("link")).unwrap();
+        let size = |name: &str| size(&root.path().join(name));
+        assert_eq!(size("file").unwrap(), Some(5));
+        assert_eq!(size("absent").unwrap(), None);
+        assert_eq!(size("file/below").unwrap(), None);
+        for name in ["link", "directory"] {
+            assert!(size(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_gets_another_name_unless_that_is_taken() {
+        let root = tree(&[("0.log", "new"), ("0.log.1", "old")]);
+        let at = |name: &str| root.path().join(name);
+        assert!(!rename(&at("0.log"), &at("0.log.1")).unwrap());
+        assert_eq!(fs::read_to_string(at("0.log.1")).unwrap(), "old");
+        assert!(rename(&at("0.log"), &at("0.log.2")).unwrap());
+        assert_eq!(fs::read_to_string(at("0.log.2")).unwrap(), "new");
+        assert_eq!(names(root.path()), ["0.log.1", "0.log.2"]);
+        assert!(rename(&at("0.log"), &at("0.log.3")).is_err(), "it is gone");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use seams::storage::{
 
 use crate::host::LinuxHost;
 use crate::lone_files::{self, End};
-use crate::{mounts, publish, sub_path, trees};
+use crate::{compressed, mounts, publish, sub_path, trees};
 
 impl Storage for LinuxHost {
     fn make_directory(&self, path: &Path, mode: u32, parents: u32) -> Result<bool, HostError> {
@@ -38,6 +38,21 @@ impl Storage for LinuxHost {
     fn remove_file(&self, path: &Path) -> Result<(), HostError> {
         let path = self.path(path);
         lone_files::remove(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn size(&self, path: &Path) -> Result<Option<u64>, HostError> {
+        let path = self.path(path);
+        lone_files::size(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<bool, HostError> {
+        let (from, to) = (self.path(from), self.path(to));
+        lone_files::rename(&from, &to).map_err(|cause| HostError::at(&from, cause))
+    }
+
+    fn compress(&self, file: &Path, beside: &Path, into: &Path) -> Result<(), HostError> {
+        let [file, beside, into] = [file, beside, into].map(|path| self.path(path));
+        compressed::compress(&file, &beside, &into).map_err(|cause| HostError::at(&file, cause))
     }
 
     /// The link says what the machine calls its target.

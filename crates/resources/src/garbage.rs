@@ -12,7 +12,7 @@
 mod decide;
 mod labels;
 mod limits;
-mod logs;
+pub(crate) mod logs;
 mod remove;
 #[cfg(test)]
 mod testing;

@@ -3,8 +3,9 @@
 //! In: pods as the API has them, the node's settings, and what the machine has.
 //! Out: classes of service, sums of requests and limits, the resources of containers in
 //! CRI's words, and cgroups: their names, their values, and a tree of them on the
-//! machine behind its seam; and [`garbage`], which takes away what dead containers
-//! leave. All but that tree and that housekeeping is pure.
+//! machine behind its seam; [`garbage`], which takes away what dead containers leave;
+//! and [`logs`], which keeps the logs of those that run from filling the disk. All but
+//! that tree and these two is pure.
 //!
 //! It must not know who runs the pods. Managers of CPUs, memory and devices, and
 //! eviction are to come.
@@ -12,6 +13,7 @@
 pub mod cgroups;
 pub mod garbage;
 pub mod linux;
+pub mod logs;
 pub mod qos;
 pub mod requests;
 #[cfg(test)]

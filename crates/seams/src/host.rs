@@ -9,8 +9,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use cgroups::{CgroupFacts, CgroupValue, CgroupVersion};
+pub use growth::{Growth, Grown, Untold};
+pub use program::{Executed, Program};
 
 mod cgroups;
+mod growth;
+mod program;
 
 /// The machine that the parts of one node share.
 pub type SharedHost = Arc<dyn Host>;
@@ -151,8 +155,28 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     /// there. A hint, no more: who asks for it looks from time to time as well.
     fn hint(&self, path: &Path) -> Hint;
 
+    /// Tells of writes to files. A hint, too: a machine need not tell.
+    fn growth(&self) -> Box<dyn Growth> {
+        Box::new(Untold)
+    }
+
     /// Replaces such a file as a whole.
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError>;
+
+    // Programs. A machine that has none need not say more than that.
+
+    /// Whether there is something at a path that can be run.
+    fn is_program(&self, path: &Path) -> Result<bool, HostError> {
+        let _ = path;
+        Ok(false)
+    }
+
+    /// Runs a program to its end. Dropped, it kills it, and what it has started.
+    fn execute(&self, program: Program) -> Answer<'_, Executed> {
+        let unsupported = io::ErrorKind::Unsupported.into();
+        let error = HostError::at(&program.path, unsupported);
+        Box::pin(std::future::ready(Err(error)))
+    }
 
     // Cgroups. Paths are those of groups: `/` is the root of every hierarchy. A
     // machine that has none need not say more than that.

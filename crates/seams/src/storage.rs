@@ -200,6 +200,18 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// Removes a file or a link, not what it leads to; none is fine.
     fn remove_file(&self, path: &Path) -> Result<(), HostError>;
 
+    /// The bytes in a file; `None` if it is not there. A link, or whatever else is no
+    /// file, is an error.
+    fn size(&self, path: &Path) -> Result<Option<u64>, HostError>;
+
+    /// Gives a file another name, unless that is taken. Whether it was free.
+    fn rename(&self, from: &Path, to: &Path) -> Result<bool, HostError>;
+
+    /// Puts what is in a file into another, in gzip's format and with the same
+    /// permissions, and removes the first. It is whole, and on the disk, before it
+    /// gets its name; until then it is `beside`.
+    fn compress(&self, file: &Path, beside: &Path, into: &Path) -> Result<(), HostError>;
+
     /// A link to a path of the machine, whether that is there or not. A link or a
     /// file that is in its place is replaced.
     fn link(&self, target: &Path, at: &Path) -> Result<(), HostError>;

@@ -16,6 +16,8 @@ pub(crate) enum Kind<'a> {
     /// Also a volume of which nothing is said.
     EmptyDir(Option<&'a EmptyDirVolumeSource>),
     HostPath(&'a HostPathVolumeSource),
+    /// What is in an image: the runtime mounts it, once it has been pulled.
+    Image,
     Projected(&'a ProjectedVolumeSource),
     Secret(&'a SecretVolumeSource),
 }
@@ -39,6 +41,7 @@ impl<'a> Kind<'a> {
                     .map(|source| Self::EmptyDir(Some(source)))
             })
             .or_else(|| volume.host_path.as_ref().map(Self::HostPath))
+            .or_else(|| volume.image.as_ref().map(|_| Self::Image))
             .or_else(|| volume.projected.as_ref().map(Self::Projected))
             .or_else(|| volume.secret.as_ref().map(Self::Secret));
         match (known, unsupported(volume)) {
@@ -48,13 +51,14 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Whose directory it is in; a path of the machine is in none.
+    /// Whose directory it is in; a path of the machine is in none, and neither is an
+    /// image.
     pub(crate) fn plugin(self) -> Option<Plugin> {
         match self {
             Self::ConfigMap(_) => Some(Plugin::ConfigMap),
             Self::DownwardApi(_) => Some(Plugin::DownwardApi),
             Self::EmptyDir(_) => Some(Plugin::EmptyDir),
-            Self::HostPath(_) => None,
+            Self::HostPath(_) | Self::Image => None,
             Self::Projected(_) => Some(Plugin::Projected),
             Self::Secret(_) => Some(Plugin::Secret),
         }
@@ -79,7 +83,6 @@ fn unsupported(volume: &Volume) -> Option<&'static str> {
         (volume.gce_persistent_disk.is_some(), "gcePersistentDisk"),
         (volume.git_repo.is_some(), "gitRepo"),
         (volume.glusterfs.is_some(), "glusterfs"),
-        (volume.image.is_some(), "image"),
         (volume.iscsi.is_some(), "iscsi"),
         (volume.nfs.is_some(), "nfs"),
         (
@@ -118,7 +121,6 @@ mod tests {
                 json!({"name": "v", "nfs": {"server": "s", "path": "/"}}),
                 "nfs",
             ),
-            (json!({"name": "v", "image": {"reference": "i"}}), "image"),
         ];
         for (volume, kind) in cases {
             let volume: Volume = from_json(volume);
@@ -126,6 +128,14 @@ mod tests {
             let wanted = format!("volumes of kind {kind} are not supported by this kubelet yet");
             assert_eq!(error.to_string(), wanted);
         }
+    }
+
+    #[test]
+    fn an_image_is_in_no_directory_of_the_pod() {
+        let volume: Volume = from_json(json!({"name": "v", "image": {"reference": "i"}}));
+        let kind = Kind::of(&volume).unwrap();
+        assert!(matches!(kind, Kind::Image));
+        assert_eq!(kind.plugin(), None);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub enum VolumeProblem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountedVolume {
     pub name: String,
-    /// On the machine.
+    /// On the machine. An image's is empty: where that is, its runtime knows.
     pub path: PathBuf,
     /// Whatever the container asks for.
     pub read_only: bool,
@@ -63,6 +63,8 @@ pub struct MountedVolume {
 pub(crate) enum SetUp {
     EmptyDir(EmptyDir),
     HostPath(HostPathVolumeSource),
+    /// Nothing: it is the runtime's.
+    Image,
     Published {
         on: EmptyDir,
         tree: Tree,
@@ -88,6 +90,7 @@ impl Given<'_> {
         let (Some(plugin), true) = (kind.plugin(), is_plain(name)) else {
             return match kind {
                 Kind::HostPath(source) => Ok(SetUp::HostPath(source.clone())),
+                Kind::Image => Ok(SetUp::Image),
                 _ => Err(VolumeProblem::Name { name: name.clone() }),
             };
         };
@@ -149,7 +152,7 @@ impl Given<'_> {
             Kind::Projected(source) => {
                 projected::payload(source, self.pod, self.snapshot, self.allocatable)
             }
-            Kind::EmptyDir(_) | Kind::HostPath(_) => Ok(Payload::new()),
+            Kind::EmptyDir(_) | Kind::HostPath(_) | Kind::Image => Ok(Payload::new()),
         }
     }
 }
@@ -183,6 +186,10 @@ impl SetUp {
             Self::HostPath(source) => Ok(MountedVolume {
                 relabel: false,
                 ..mounted(host_path::set_up(storage, source)?, false, None)
+            }),
+            Self::Image => Ok(MountedVolume {
+                relabel: false,
+                ..mounted(PathBuf::new(), true, None)
             }),
             Self::Published {
                 on,

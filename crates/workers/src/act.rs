@@ -3,6 +3,7 @@
 
 mod clean;
 mod end;
+mod image_volumes;
 mod kill;
 mod prepare;
 mod reset;

@@ -9,10 +9,12 @@ use config::gates::FeatureGates;
 use config::settings::Settings;
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
-use images::credentials::Places;
+use images::credentials::{Places, plugins};
 use images::records::Records;
+use jiff::tz::TimeZone;
 use resources::cgroups::NotAName;
 use resources::garbage::Limits;
+use resources::logs::Policy;
 use resources::{CgroupDriver, CgroupName};
 use thiserror::Error;
 use volumes::Layout;
@@ -32,10 +34,14 @@ pub struct PodsConfig {
     pub(crate) images: images::Config,
     pub(crate) docker: Places,
     pub(crate) records: Arc<Records>,
+    pub(crate) plugins: Option<plugins::Loaded>,
     pub(crate) cgroups: Option<CgroupConfig>,
     pub(crate) enforcing: Enforcing,
     pub(crate) garbage: Limits,
     pub(crate) own_policies: OwnPolicies,
+    /// `None`: logs are not rotated.
+    pub(crate) rotation: Option<Policy>,
+    pub(crate) zone: TimeZone,
     pub(crate) longest_backoff: Duration,
     pub(crate) resync: Duration,
     /// `ContainerStopSignals`.
@@ -94,7 +100,11 @@ pub struct PodFlags {
     pub kernel: String,
     pub cpus: usize,
     pub records: Arc<Records>,
+    /// Credential provider plugins, if some are configured.
+    pub plugins: Option<plugins::Loaded>,
     pub garbage: Limits,
+    /// In which the node's people tell the time.
+    pub zone: TimeZone,
 }
 
 /// Why pods cannot be run like this.
@@ -166,6 +176,7 @@ impl PodsConfig {
                 home: flags.home.clone(),
             },
             records: Arc::clone(&flags.records),
+            plugins: flags.plugins.clone(),
             cgroups: cgroups(settings)?,
             enforcing: Enforcing {
                 cpu_quota: settings.bool("cpuCFSQuota"),
@@ -180,6 +191,8 @@ impl PodsConfig {
                 of_containers: gates.enabled("ContainerRestartRules"),
                 restart_all: gates.enabled("RestartAllContainersOnContainerExits"),
             },
+            rotation: Policy::from_settings(settings),
+            zone: flags.zone.clone(),
             longest_backoff: longest_backoff(settings),
             resync: duration("syncFrequency"),
             stop_signals: gates.enabled("ContainerStopSignals"),

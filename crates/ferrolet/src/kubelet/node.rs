@@ -18,6 +18,7 @@ use config::load::Loaded;
 use config::settings::Settings;
 use identity::client::{Dial, Wanted};
 use identity::serving::GivenFiles;
+use images::credentials::plugins;
 use images::records::{RecordError, Records};
 use jiff::tz::TimeZone;
 use linux::{LinuxHost, LinuxNet};
@@ -89,6 +90,8 @@ pub(crate) enum NodeError {
     Pods(#[from] PodsConfigError),
     #[error(transparent)]
     Garbage(#[from] LimitsError),
+    #[error("credential provider plugins: {0}")]
+    Plugins(#[from] plugins::LoadError),
     #[error("records of pulled images: {0}")]
     Records(#[from] RecordError),
     #[error(transparent)]
@@ -201,6 +204,7 @@ fn pods(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<PodsCon
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let flags = PodFlags {
         records: Arc::new(Records::on_disk(&root)?),
+        plugins: plugins(line, loaded, directory)?,
         root_directory: root,
         home: std::env::home_dir(),
         working: Some(directory.to_owned()),
@@ -210,12 +214,37 @@ fn pods(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<PodsCon
             .into_owned(),
         cpus,
         garbage: Limits::from_flags(line)?,
+        zone: TimeZone::system(),
     };
     Ok(PodsConfig::from_settings(
         &loaded.settings,
         &loaded.gates,
         &flags,
     )?)
+}
+
+/// Either flag asks for them, and then the other has to be there, too.
+fn plugins(
+    line: &CommandLine,
+    loaded: &Loaded,
+    directory: &Path,
+) -> Result<Option<plugins::Loaded>, NodeError> {
+    let flag = |name: &str| line.text(name).unwrap_or_default();
+    let config = flag("image-credential-provider-config");
+    let programs = flag("image-credential-provider-bin-dir");
+    if config.is_empty() && programs.is_empty() {
+        return Ok(None);
+    }
+    let place = |path: &str| match path {
+        "" => PathBuf::new(),
+        path => directory.join(path),
+    };
+    let tokens = loaded
+        .gates
+        .enabled("KubeletServiceAccountTokenForCredentialProviders");
+    let host = LinuxHost::new(PathBuf::from("/"));
+    let loaded = plugins::load(&host, &place(config), &place(programs), tokens)?;
+    Ok(Some(loaded))
 }
 
 /// Nobody listens on port 0; no address means all, as Go reads it.

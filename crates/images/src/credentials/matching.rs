@@ -50,6 +50,11 @@ pub(crate) fn key(entry: &str) -> Option<String> {
     Some(format!("{authority}{path}"))
 }
 
+/// Whether a pattern for images is an address, if one with stars.
+pub(crate) fn is_address(pattern: &str) -> bool {
+    key(pattern).is_some()
+}
+
 /// Only what Go takes for a host: for anything else a kubelet sends no password,
 /// and neither do we.
 fn is_plausible(location: &Location<'_>) -> bool {

@@ -10,7 +10,8 @@ use types::PodName;
 use super::*;
 use crate::credentials::Places;
 use crate::records::Known;
-use crate::testing::{FilesOnly, Registry, SIZE};
+use crate::credentials::plugins::load;
+use crate::testing::{Behaviour, FilesOnly, Registry, SIZE};
 
 const IMAGE: &str = "r.io/app:1";
 const REF: &str = "id-of-r.io/app:1";
@@ -35,8 +36,27 @@ struct Node {
 
 impl Node {
     fn new(config: Config) -> Self {
-        let clock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
+        Self::with_host(config, Arc::default(), false)
+    }
+
+    /// With a credential provider plugin that has the user `plugin` for `r.io`.
+    fn with_plugin(config: Config) -> Self {
         let host = Arc::new(FilesOnly::default());
+        host.put(
+            "/plugins.yaml",
+            "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
+             - {name: p, matchImages: [r.io], defaultCacheDuration: 1m, \
+             apiVersion: credentialprovider.kubelet.k8s.io/v1}\n",
+        );
+        let printed = r#"{"kind": "CredentialProviderResponse", "cacheKeyType": "Image",
+            "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+            "auth": {"r.io": {"username": "plugin", "password": "p"}}}"#;
+        host.put_program("/bin/p", Behaviour::Prints(printed.to_owned()));
+        Self::with_host(config, host, true)
+    }
+
+    fn with_host(config: Config, host: Arc<FilesOnly>, with_plugin: bool) -> Self {
+        let clock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
         let registry = Arc::new(Registry::new(clock.clone()));
         let records = Arc::new(Records::in_memory());
         let places = Places {
@@ -46,8 +66,13 @@ impl Node {
         let parts = Parts {
             runtime: registry.clone(),
             clock: clock.clone(),
-            node_files: NodeFiles::new(host.clone(), clock, places),
+            node_files: NodeFiles::new(host.clone(), clock.clone(), places),
             records: records.clone(),
+            plugins: with_plugin.then(|| {
+                let config = "/plugins.yaml".as_ref();
+                let loaded = load(&*host, config, "/bin".as_ref(), true).unwrap();
+                Plugins::new(loaded, host.clone(), clock.clone(), None)
+            }),
         };
         Self {
             images: Arc::new(Images::new(config, parts)),
@@ -139,6 +164,7 @@ impl Wanted {
             pull_secrets: &self.secrets,
             sandbox: &self.sandbox,
             runtime_handler: "kata",
+            service_account: "robot",
         };
         let say = |it: Said| said.lock().unwrap().push(it);
         images.ensure(&request, &say).await
@@ -392,6 +418,29 @@ async fn credentials_are_tried_in_order_until_one_is_good() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn plugins_come_last_and_are_not_asked_where_nothing_is_to_be_shown() {
+    let node = Node::with_plugin(config());
+    node.host.put(
+        "/kubelet/config.json",
+        r#"{"auths": {"r.io": {"username": "node"}}}"#,
+    );
+    node.private(IMAGE, &["plugin"]);
+    let pod = wanted("a", IMAGE, PullPolicy::IfNotPresent).with_secret("s", "r.io", "secret");
+    node.ensure(&pod).await.unwrap();
+    let begun = node.registry.begun();
+    let users: Vec<&str> = begun
+        .iter()
+        .filter_map(|pull| pull.split(' ').nth(2))
+        .collect();
+    assert_eq!(users, ["secret", "node", "plugin"]);
+    assert_eq!(node.host.runs().len(), 1);
+    // What the node's own program has brought is for everybody on it.
+    let other = wanted("b", IMAGE, PullPolicy::IfNotPresent);
+    assert_eq!(node.ensure(&other).await.unwrap().pulled, None);
+    assert_eq!(node.host.runs().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_credentials_nobody_pulls_as_anybody() {
     let node = Node::new(config());
     node.private(IMAGE, &["", "somebody-else"]);
@@ -515,6 +564,7 @@ fn a_request_does_not_show_its_secrets() {
         pull_secrets: &wanted.secrets,
         sandbox: &wanted.sandbox,
         runtime_handler: "",
+        service_account: "robot",
     };
     // A debug text of bytes would have them as numbers.
     let text = format!("{request:?}");

@@ -41,7 +41,7 @@ pub struct PulledRecord {
 pub struct PullCredentials {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kubernetes_secrets: Vec<PulledSecret>,
-    /// Of credential plugins: kept as found, for a kubelet that comes after us.
+    /// Of pods for which a credential provider plugin was asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kubernetes_service_accounts: Vec<PulledServiceAccount>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -81,6 +81,30 @@ impl PullCredentials {
         }
     }
 
+    pub fn of_account(account: PulledServiceAccount) -> Self {
+        Self {
+            kubernetes_service_accounts: vec![account],
+            ..Self::default()
+        }
+    }
+
+    /// Nobody has shown anything yet.
+    pub fn is_empty(&self) -> bool {
+        self.kubernetes_secrets.is_empty() && self.kubernetes_service_accounts.is_empty()
+    }
+
+    fn add_accounts(&mut self, new: Vec<PulledServiceAccount>) -> bool {
+        let held = &mut self.kubernetes_service_accounts;
+        let before = held.len();
+        for account in new {
+            if !held.contains(&account) {
+                held.push(account);
+            }
+        }
+        held.sort_by(|a, b| a.coordinates().cmp(&b.coordinates()));
+        held.len() != before
+    }
+
     /// One entry per secret, with its latest login; sorted, as upstream has them.
     fn add_secrets(&mut self, new: Vec<PulledSecret>) -> bool {
         let mut changed = false;
@@ -109,6 +133,12 @@ impl PulledSecret {
     }
 }
 
+impl PulledServiceAccount {
+    fn coordinates(&self) -> (&str, &str, &str) {
+        (&self.namespace, &self.name, &self.uid)
+    }
+}
+
 impl PulledRecord {
     /// Adds what is known of `name` now. Whether that was new.
     pub fn merge(&mut self, name: &str, new: PullCredentials) -> bool {
@@ -123,7 +153,8 @@ impl PulledRecord {
             *held = PullCredentials::everybody();
             return true;
         }
-        held.add_secrets(new.kubernetes_secrets)
+        let secrets = held.add_secrets(new.kubernetes_secrets);
+        held.add_accounts(new.kubernetes_service_accounts) || secrets
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether a pod has to show a registry that it may use an image, though the
 //! machine has it: `imagePullCredentialsVerificationPolicy`.
 
-use super::format::{PullCredentials, PulledRecord, PulledSecret};
+use super::format::{PullCredentials, PulledRecord, PulledSecret, PulledServiceAccount};
 use crate::reference;
 
 /// So many secrets of one image are recorded in passing; those beyond have to
@@ -78,39 +78,48 @@ pub enum Verdict {
     PullAgain,
 }
 
-/// Decides it for `image` as the pod names it. `show` says which secrets the pod
-/// has for it, and is asked only where that matters: one that cannot be read is
-/// no hindrance where none is needed.
-pub fn must_pull_again<E>(
-    verification: &Verification,
-    image: &str,
-    known: &Known,
-    show: impl FnOnce() -> Result<Vec<PulledSecret>, E>,
-) -> Result<Verdict, E> {
+/// What a pod can show for an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    pub secrets: Vec<PulledSecret>,
+    /// Its service account, if a credential provider plugin knows it.
+    pub account: Option<PulledServiceAccount>,
+}
+
+/// What can be said before a pod has shown anything. To look for what it has takes its
+/// time, and what cannot be read is no hindrance where none is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement<'a> {
+    Known(Verdict),
+    /// It has to show one of these.
+    Ask(&'a PullCredentials),
+}
+
+/// Judges it for `image` as the pod names it.
+pub fn judge<'a>(verification: &Verification, image: &str, known: &'a Known) -> Judgement<'a> {
     if !verification.is_needed(image, *known != Known::Nothing) {
-        return Ok(Verdict::Use);
+        return Judgement::Known(Verdict::Use);
     }
+    let again = Judgement::Known(Verdict::PullAgain);
     let Known::Pulled(record) = known else {
-        return Ok(Verdict::PullAgain);
+        return again;
     };
     let name = reference::without_tag(image).ok();
-    let Some(held) = name.and_then(|name| record.credentials.get(name)) else {
-        return Ok(Verdict::PullAgain);
-    };
-    if held.node_pods_accessible {
-        return Ok(Verdict::Use);
+    match name.and_then(|name| record.credentials.get(name)) {
+        None => again,
+        Some(held) if held.node_pods_accessible => Judgement::Known(Verdict::Use),
+        Some(held) if held.is_empty() => again,
+        Some(held) => Judgement::Ask(held),
     }
-    if held.kubernetes_secrets.is_empty() {
-        return Ok(Verdict::PullAgain);
-    }
-    Ok(compare(held, show()?))
 }
 
 /// A login that was good is good in any secret; and a secret that was good is
-/// good with a new login.
-fn compare(held: &PullCredentials, shown: Vec<PulledSecret>) -> Verdict {
+/// good with a new login. An account that was good is good.
+pub fn compare(held: &PullCredentials, shown: Shown) -> Verdict {
     let room = held.kubernetes_secrets.len() < MOST_LEARNED;
-    for secret in shown {
+    let accounts = &held.kubernetes_service_accounts;
+    let has_account = shown.account.is_some_and(|it| accounts.contains(&it));
+    for secret in shown.secrets {
         for known in &held.kubernetes_secrets {
             let same_login = !known.credential_hash.is_empty()
                 && known.credential_hash == secret.credential_hash;
@@ -121,7 +130,11 @@ fn compare(held: &PullCredentials, shown: Vec<PulledSecret>) -> Verdict {
             }
         }
     }
-    Verdict::PullAgain
+    if has_account {
+        Verdict::Use
+    } else {
+        Verdict::PullAgain
+    }
 }
 
 #[cfg(test)]
@@ -144,8 +157,14 @@ mod tests {
     }
 
     fn verdict(verification: &Verification, known: &Known, shown: &[PulledSecret]) -> Verdict {
-        let show = || Ok::<_, ()>(shown.to_vec());
-        must_pull_again(verification, "r.io/app:1", known, show).unwrap()
+        let shown = Shown {
+            secrets: shown.to_vec(),
+            account: None,
+        };
+        match judge(verification, "r.io/app:1", known) {
+            Judgement::Known(verdict) => verdict,
+            Judgement::Ask(held) => compare(held, shown),
+        }
     }
 
     #[test]
@@ -219,22 +238,53 @@ mod tests {
             verdict(&Verification::AlwaysVerify, &known, &[]),
             Verdict::Use
         );
-        let elsewhere = must_pull_again(&Verification::AlwaysVerify, "q.io/app", &known, || {
-            Ok::<_, ()>(Vec::new())
-        });
-        assert_eq!(elsewhere, Ok(Verdict::PullAgain), "under another name");
+        let elsewhere = judge(&Verification::AlwaysVerify, "q.io/app", &known);
+        let again = Judgement::Known(Verdict::PullAgain);
+        assert_eq!(elsewhere, again, "under another name");
     }
 
     #[test]
-    fn secrets_are_asked_for_only_where_they_matter() {
-        let unreadable = || Err("unreadable");
-        let everybody = pulled(PullCredentials::everybody());
+    fn pods_are_asked_what_they_have_only_where_it_matters() {
         let verification = Verification::AlwaysVerify;
-        let outcome = must_pull_again(&verification, "r.io/app", &everybody, unreadable);
-        assert_eq!(outcome, Ok(Verdict::Use));
-        let of_secret = pulled(PullCredentials::of_secret(secret("a", "1")));
-        let outcome = must_pull_again(&verification, "r.io/app", &of_secret, unreadable);
-        assert_eq!(outcome, Err("unreadable"));
+        let everybody = pulled(PullCredentials::everybody());
+        let judged = judge(&verification, "r.io/app", &everybody);
+        assert_eq!(judged, Judgement::Known(Verdict::Use));
+        let nobody = pulled(PullCredentials::default());
+        let judged = judge(&verification, "r.io/app", &nobody);
+        assert_eq!(judged, Judgement::Known(Verdict::PullAgain));
+        for held in [
+            PullCredentials::of_secret(secret("a", "1")),
+            PullCredentials::of_account(account("a")),
+        ] {
+            let known = pulled(held.clone());
+            let judged = judge(&verification, "r.io/app", &known);
+            assert_eq!(judged, Judgement::Ask(&held));
+        }
+    }
+
+    fn account(name: &str) -> PulledServiceAccount {
+        PulledServiceAccount {
+            uid: format!("uid-{name}"),
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_account_that_was_good_is_good_and_another_is_not() {
+        let held = PullCredentials::of_account(account("a"));
+        let of = |account| {
+            let secrets = vec![secret("a", "1")];
+            compare(&held, Shown { secrets, account })
+        };
+        assert_eq!(of(Some(account("a"))), Verdict::Use);
+        assert_eq!(of(Some(account("b"))), Verdict::PullAgain);
+        let anew = PulledServiceAccount {
+            uid: "another".to_owned(),
+            ..account("a")
+        };
+        assert_eq!(of(Some(anew)), Verdict::PullAgain);
+        assert_eq!(of(None), Verdict::PullAgain);
     }
 
     #[test]

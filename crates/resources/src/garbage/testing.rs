@@ -324,6 +324,18 @@ impl Storage for TestDisk {
         unused(path)
     }
 
+    fn size(&self, path: &Path) -> Result<Option<u64>, HostError> {
+        unused(path)
+    }
+
+    fn rename(&self, from: &Path, _: &Path) -> Result<bool, HostError> {
+        unused(from)
+    }
+
+    fn compress(&self, file: &Path, _: &Path, _: &Path) -> Result<(), HostError> {
+        unused(file)
+    }
+
     fn link(&self, _: &Path, at: &Path) -> Result<(), HostError> {
         unused(at)
     }

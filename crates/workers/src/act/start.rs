@@ -18,6 +18,7 @@ use tracing::info;
 use types::observed::ObservedPod;
 
 use super::end::{Doomed, NotStarted};
+use super::image_volumes::{ImageVolumes, missing_image};
 use super::{Outcome, RETRY};
 use crate::objects::Found;
 use crate::plan::{Kind, Start, backoff_key};
@@ -55,12 +56,13 @@ enum Trouble {
 }
 
 /// What is the same for all containers of one start.
-struct Scene<'a> {
-    slot: &'a Slot,
+pub(super) struct Scene<'a> {
+    pub(super) slot: &'a Slot,
     observed: &'a ObservedPod,
     sandbox_id: String,
-    sandbox: cri::PodSandboxConfig,
-    found: Found,
+    pub(super) sandbox: cri::PodSandboxConfig,
+    pub(super) found: Found,
+    images: ImageVolumes,
 }
 
 impl Trouble {
@@ -70,6 +72,23 @@ impl Trouble {
             message: message.into(),
         };
         Self::Waiting(waiting, None)
+    }
+
+    /// An image that is not there, or not for this pod.
+    fn of_pull(waiting: &images::Waiting) -> Self {
+        let shown = Waiting {
+            reason: waiting.reason.to_string(),
+            message: waiting.message.clone(),
+        };
+        // A pull that failed has another reason the next time: that it waits.
+        let pulled = matches!(
+            waiting.reason,
+            images::Reason::ErrImagePull
+                | images::Reason::RegistryUnavailable
+                | images::Reason::SignatureValidationFailed
+        );
+        let retry = waiting.retry_after.or(pulled.then_some(SOON));
+        Self::Waiting(shown, retry)
     }
 
     /// Something about the container's configuration, before it was made.
@@ -101,13 +120,18 @@ impl Worker {
         };
         let found = self.objects.find(on.objects.as_ref(), &slot.pod).await;
         self.tell_of_missing_pull_secrets(&slot.pod, &found);
-        let scene = Scene {
+        let mut scene = Scene {
             slot,
             observed,
             sandbox_id: newest.id.clone(),
             sandbox,
             found,
+            images: ImageVolumes::new(),
         };
+        match self.image_volumes(&scene).await {
+            Some(images) => scene.images = images,
+            None => return Outcome::Cut,
+        }
         for start in starts {
             let name = start.container.clone();
             match self.start_one(&scene, &start).await {
@@ -153,6 +177,13 @@ impl Worker {
         let tell = |severity: Severity, reason: &str, message: String| {
             on.telling.container(pod, about, severity, reason, message);
         };
+        let missing = missing_image(&scene.images, container, |waiting| {
+            let said = waiting.container_event();
+            tell(said.severity, said.reason, said.message);
+        });
+        if let Some(waiting) = missing {
+            return Err(Trouble::of_pull(waiting));
+        }
         let image = self.image(scene, start.kind, container).await?;
         let config = self.container_config(scene, start, container, &image);
         let config = config.await.inspect_err(|trouble| {
@@ -257,6 +288,7 @@ impl Worker {
             on.telling.container(pod, about, severity, reason, message);
         };
         let pull_secrets = pull_secrets(pod, &scene.found);
+        let spec = spec_of(pod);
         let request = Request {
             pod: &self.pod,
             container: &container.name,
@@ -265,6 +297,7 @@ impl Worker {
             pull_secrets: &pull_secrets,
             sandbox: &scene.sandbox,
             runtime_handler: "",
+            service_account: spec.service_account_name.as_deref().unwrap_or_default(),
         };
         let ensured = tokio::select! {
             ensured = on.images.ensure(&request, &say) => ensured,
@@ -274,19 +307,7 @@ impl Worker {
             Ok(ensured) => Ok(ensured.image_ref),
             Err(waiting) => {
                 say(waiting.container_event());
-                let shown = Waiting {
-                    reason: waiting.reason.to_string(),
-                    message: waiting.message,
-                };
-                // A pull that failed has another reason the next time: that it waits.
-                let pulled = matches!(
-                    waiting.reason,
-                    images::Reason::ErrImagePull
-                        | images::Reason::RegistryUnavailable
-                        | images::Reason::SignatureValidationFailed
-                );
-                let retry = waiting.retry_after.or(pulled.then_some(SOON));
-                Err(Trouble::Waiting(shown, retry))
+                Err(Trouble::of_pull(&waiting))
             }
         }
     }
@@ -311,8 +332,8 @@ impl Worker {
         let ips = self.ips(scene);
         let files = self.files(scene, container, &logs, &ips).await;
         let files = files.map_err(|error| Trouble::config(error.to_string()))?;
-        let sub_paths = self.sub_paths(container, &environment).await?;
-        let volumes = self.volumes();
+        let sub_paths = self.sub_paths(scene, container, &environment).await?;
+        let volumes = self.volumes(&scene.images);
         let sources = ContainerSources {
             restart_count,
             image,
@@ -383,11 +404,14 @@ impl Worker {
         Ok(ImageUser::of(status.image.as_ref()))
     }
 
-    fn volumes(&self) -> BTreeMap<String, MountedVolume> {
+    fn volumes(&self, images: &ImageVolumes) -> BTreeMap<String, MountedVolume> {
         let volumes = self.mounted.iter().flat_map(|mounted| &mounted.volumes);
         let entry = |volume: &volumes::MountedVolume| {
             let mounted = MountedVolume {
-                content: VolumeContent::Path(volume.path.clone()),
+                content: match images.get(&volume.name) {
+                    Some(Ok(image)) => VolumeContent::Image(image.clone()),
+                    _ => VolumeContent::Path(volume.path.clone()),
+                },
                 read_only: volume.read_only,
                 relabel: volume.relabel,
             };
@@ -399,6 +423,7 @@ impl Worker {
     /// Parts of volumes, each mounted at a path of its own.
     async fn sub_paths(
         &self,
+        scene: &Scene<'_>,
         container: &Container,
         environment: &Environment,
     ) -> Result<BTreeMap<usize, PathBuf>, Trouble> {
@@ -409,6 +434,10 @@ impl Worker {
             let wanted = sub_path(mount, environment);
             let wanted = wanted.map_err(|error| Trouble::config(error.to_string()))?;
             let Some(wanted) = wanted else { continue };
+            // A part of an image is the runtime's affair.
+            if scene.images.contains_key(&mount.name) {
+                continue;
+            }
             let Some(volume) = mounted.iter().find(|volume| volume.name == mount.name) else {
                 continue;
             };
@@ -569,7 +598,7 @@ struct Files {
 }
 
 /// Those that there are, in the pod's order.
-fn pull_secrets(pod: &Pod, found: &Found) -> Vec<Secret> {
+pub(super) fn pull_secrets(pod: &Pod, found: &Found) -> Vec<Secret> {
     let spec = spec_of(pod);
     let wanted = spec.image_pull_secrets.iter().flatten();
     wanted
