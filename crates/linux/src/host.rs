@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use seams::Host;
 use seams::host::{
     Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Hint, HostError, Interface,
-    Listing, MachineFacts,
+    Listing, MachineFacts, SubordinateIds,
 };
 
 use crate::cgroups::Hierarchies;
 use crate::files::Files;
-use crate::{hints, interfaces, machine, routes};
+use crate::{accounts, hints, interfaces, machine, routes};
 
 /// The machine that this process runs on.
 #[derive(Clone, Debug)]
@@ -79,6 +79,18 @@ impl Host for LinuxHost {
                 }
             }
             Ok(addresses)
+        })
+    }
+
+    fn subordinate_ids<'a>(&'a self, account: &'a str) -> Answer<'a, Option<SubordinateIds>> {
+        let (files, account) = (self.files.clone(), account.to_owned());
+        // The tool may ask a directory of accounts elsewhere, and takes its time.
+        let asking = tokio::task::spawn_blocking(move || {
+            accounts::subordinate_ids(&files, accounts::TOOL, &account)
+        });
+        Box::pin(async move {
+            let lost = |cause| HostError::new(accounts::TOOL, io::Error::other(cause));
+            asking.await.map_err(lost)?
         })
     }
 

@@ -4,6 +4,7 @@
 //! In: the kernel, and the files below a root that is normally `/`. Out: the
 //! traits of `seams`. It must not know what a node does with them.
 
+mod accounts;
 mod cgroups;
 mod clock;
 mod cpus;
@@ -11,6 +12,7 @@ mod files;
 mod hints;
 mod host;
 mod huge_pages;
+mod inside;
 mod interfaces;
 mod lone_files;
 mod machine;
@@ -18,6 +20,7 @@ mod mounts;
 pub mod process;
 mod publish;
 mod routes;
+mod selinux;
 mod storage;
 mod sub_path;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use seams::host::{HostError, MachineFacts};
 
 use crate::files::{Files, Malformed};
-use crate::{cpus, huge_pages};
+use crate::{cpus, huge_pages, selinux};
 
 const MEMORY: &str = "/proc/meminfo";
 
@@ -49,6 +49,7 @@ pub(crate) fn look(files: &Files) -> Result<MachineFacts, HostError> {
             .unwrap_or(0),
         huge_pages: huge_pages::look(files)?,
         cgroup_v1: !files.path(UNIFIED).exists(),
+        selinux: selinux::is_on(files),
     })
 }
 

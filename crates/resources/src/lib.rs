@@ -3,8 +3,9 @@
 //! In: pods as the API has them, the node's settings, and what the machine has.
 //! Out: classes of service, sums of requests and limits, the resources of containers in
 //! CRI's words, and cgroups: their names, their values, and a tree of them on the
-//! machine behind its seam; and [`garbage`], which takes away what dead containers
-//! leave. All but that tree and that housekeeping is pure.
+//! machine behind its seam; ids for pods with users of their own ([`users`]); and
+//! [`garbage`], which takes away what dead containers leave. All but that tree, the
+//! record of those ids and that housekeeping is pure.
 //!
 //! It must not know who runs the pods. Managers of CPUs, memory and devices, and
 //! eviction are to come.
@@ -16,8 +17,10 @@ pub mod qos;
 pub mod requests;
 #[cfg(test)]
 mod testing;
+pub mod users;
 
 pub use cgroups::{CgroupDriver, CgroupName, Layout, PodCgroups};
 pub use linux::Enforcement;
 pub use qos::QosClass;
 pub use requests::{Amounts, Overhead};
+pub use users::PodUsers;

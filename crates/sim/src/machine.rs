@@ -152,6 +152,7 @@ impl Host for Machine {
             swap: 0,
             huge_pages: Vec::new(),
             cgroup_v1: false,
+            selinux: false,
         })
     }
 

@@ -2,10 +2,12 @@
 //! in the runtime, where the next look finds it.
 
 mod clean;
+mod env_files;
 mod kill;
 mod prepare;
 mod sandbox;
 mod start;
+mod users;
 
 use std::time::Duration;
 

@@ -62,6 +62,7 @@ impl Crew {
         if node.wait_for(|view| view.node.is_some()).await.is_err() {
             return;
         }
+        on.check_resolv_conf();
         let mut known = on.observations.known();
         let mut state = State {
             fold: Fold::default(),
@@ -265,6 +266,10 @@ impl Crew {
                         Ok(()) => on.volumes.remove_pod(&pod.uid).await,
                         failed => failed,
                     };
+                    if removed.is_ok() {
+                        // The record went with the directory.
+                        on.users.forget(&pod.uid);
+                    }
                     match removed {
                         Ok(()) => {
                             info!(uid = %pod.uid, "the directory of a pod that is gone was removed");

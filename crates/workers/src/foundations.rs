@@ -1,5 +1,6 @@
 //! What the workers of one node stand on.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use images::Images;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
 use pleg::Observations;
-use resources::{Amounts, Enforcement, PodCgroups};
+use resources::{Amounts, Enforcement, PodCgroups, PodUsers};
 use seams::{SharedClock, SharedHost, SharedRuntime, SharedStorage};
 use status::Reports;
 use tokio::sync::watch;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub hosts_file: PathBuf,
     pub dns: DnsSettings,
     pub security: SecuritySettings,
+    /// The gate `EnvFiles`.
+    pub env_files: bool,
     pub admission: admission::Settings,
     /// `crashLoopBackOff.maxContainerRestartPeriod`.
     pub longest_backoff: Duration,
@@ -60,6 +63,8 @@ pub struct NodeView {
     pub host_ips: Vec<IpAddr>,
     /// The default runtime handler can mount read-only all the way down.
     pub recursive_read_only: bool,
+    /// By the name of each runtime handler, whether it can give pods users of their own.
+    pub user_namespaces: BTreeMap<String, bool>,
     /// What the node can give to pods.
     pub allocatable: Amounts,
     /// What all pods together are kept to.
@@ -80,6 +85,8 @@ pub struct Foundations {
     /// `None` without `cgroupsPerQOS`.
     pub cgroups: Option<PodCgroups>,
     pub enforcement: Enforcement,
+    /// Ids for pods with users of their own.
+    pub users: PodUsers,
     pub reports: Reports,
     pub telling: Telling,
     /// `None` without an API server.

@@ -16,6 +16,7 @@ pub mod fold;
 mod foundations;
 mod objects;
 pub mod plan;
+mod resolv_conf;
 pub mod slot;
 pub mod spec;
 mod task;

@@ -43,7 +43,8 @@ impl Worker {
             );
             return Err(Some(problem));
         }
-        let config = self.sandbox_config(slot, attempt)?;
+        let security = self.security(slot, "").await?;
+        let config = self.sandbox_config(slot, attempt, &security)?;
         let directory = log_directory(&on.settings.logs, &slot.pod);
         make_log_directory(&on.storage, &directory).await?;
         let cut = self.cut(slot);
@@ -73,6 +74,7 @@ impl Worker {
         &self,
         slot: &Slot,
         attempt: u32,
+        security: &PodSecurity,
     ) -> Result<cri::PodSandboxConfig, Option<String>> {
         let on = &self.on;
         let dns = self.dns(slot)?;
@@ -82,11 +84,11 @@ impl Worker {
             .map(|groups| groups.parent_of(&slot.pod));
         let sources = SandboxSources {
             logs: &on.settings.logs,
-            cluster_domain: &on.settings.dns.domain,
+            names: &on.settings.dns,
             dns: &dns,
             cgroup_parent: parent.as_deref().unwrap_or_default(),
             enforcement: &on.enforcement,
-            security: &PodSecurity::default(),
+            security,
         };
         config(&slot.pod, attempt, &sources).map_err(|error| Some(error.to_string()))
     }
@@ -101,8 +103,9 @@ impl Worker {
         settings.node_ips.clone_from(&on.node.borrow().host_ips);
         let PodDns { config, notices } = PodDns::of(&slot.pod, &settings, file.as_ref());
         for notice in notices {
-            if notice.about == About::Pod {
-                on.telling.warning(&slot.pod, notice.reason, notice.message);
+            match notice.about {
+                About::Pod => on.telling.warning(&slot.pod, notice.reason, notice.message),
+                About::Node => on.warn_of_node(notice),
             }
         }
         Ok(config)
@@ -118,7 +121,11 @@ fn read_resolv_conf(host: &seams::SharedHost, path: &Path) -> Result<ResolvConf,
         ))
     })?;
     let text = String::from_utf8_lossy(&content);
-    ResolvConf::parse(&text).map_err(|error| Some(format!("{shown}: {error}")))
+    ResolvConf::parse(&text).map_err(|error| {
+        Some(format!(
+            "Encountered error while parsing resolv conf file. Error: {error}"
+        ))
+    })
 }
 
 async fn make_log_directory(

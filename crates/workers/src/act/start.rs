@@ -22,7 +22,8 @@ use crate::plan::{Kind, Start, backoff_key};
 use crate::slot::Slot;
 use crate::spec::container::{ContainerSources, config};
 use crate::spec::downward::Surroundings;
-use crate::spec::env::{Environment, Sources};
+use crate::spec::env::files::EnvFiles;
+use crate::spec::env::{EnvError, Environment, Sources};
 use crate::spec::hostname::Hostname;
 use crate::spec::mounts::{
     self, MountSources, MountedVolume, VolumeContent, sub_path, termination_file,
@@ -58,6 +59,7 @@ struct Scene<'a> {
     observed: &'a ObservedPod,
     sandbox_id: String,
     sandbox: cri::PodSandboxConfig,
+    security: PodSecurity,
     found: Found,
 }
 
@@ -87,10 +89,15 @@ impl Worker {
         let Some(newest) = observed.sandboxes.first() else {
             return Outcome::Done;
         };
-        let sandbox = match self.sandbox_config(slot, newest.attempt) {
+        let security = self.security(slot, "").await;
+        let sandbox = security.and_then(|security| {
+            let sandbox = self.sandbox_config(slot, newest.attempt, &security)?;
+            Ok((sandbox, security))
+        });
+        let (sandbox, security) = match sandbox {
             Ok(sandbox) => sandbox,
-            Err(problem) => {
-                let problem = problem.unwrap_or_default();
+            Err(None) => return Outcome::Cut,
+            Err(Some(problem)) => {
                 let message = format!("Failed to create pod sandbox: {problem}");
                 on.telling
                     .warning(&slot.pod, "FailedCreatePodSandBox", message);
@@ -104,6 +111,7 @@ impl Worker {
             observed,
             sandbox_id: newest.id.clone(),
             sandbox,
+            security,
             found,
         };
         for start in starts {
@@ -290,7 +298,8 @@ impl Worker {
     ) -> Result<cri::ContainerConfig, Trouble> {
         let on = &self.on;
         let pod = &scene.slot.pod;
-        let environment = self.environment(scene, container)?;
+        let env_files = self.env_files(container).await;
+        let environment = self.environment(scene, container, env_files.as_ref())?;
         let image_user = self.image_user(container).await?;
         let logs = log_directory(&on.settings.logs, pod);
         let restart_count = match &start.before {
@@ -314,10 +323,10 @@ impl Worker {
                 termination_file: files.termination.as_deref(),
                 has_addresses: !ips.is_empty(),
                 recursive_read_only: on.node.borrow().recursive_read_only,
-                selinux: false,
+                selinux: on.settings.security.selinux,
             },
             enforcement: &on.enforcement,
-            security: &PodSecurity::default(),
+            security: &scene.security,
             settings: &on.settings.security,
             target: None,
         };
@@ -328,6 +337,7 @@ impl Worker {
         &self,
         scene: &Scene<'_>,
         container: &Container,
+        files: Option<&EnvFiles>,
     ) -> Result<Environment, Trouble> {
         let on = &self.on;
         let view = Arc::clone(&on.node.borrow());
@@ -341,10 +351,18 @@ impl Worker {
             services: services.as_ref().map(|services| services.as_slice()),
             config_maps: &scene.found.config_maps,
             secrets: &scene.found.secrets,
+            has_api: on.objects.is_some(),
+            files,
             surroundings: &surroundings,
         };
         let environment = Environment::of(&scene.slot.pod, container, &sources);
-        environment.map_err(|error| Trouble::config(error.to_string()))
+        environment.map_err(|error| {
+            if let EnvError::File { path, cause: Some(cause) } = &error {
+                let path = path.display();
+                tracing::warn!(pod = %self.pod, container = container.name, %path, err = %cause, "a file with variables is not as it should be");
+            }
+            Trouble::config(error.to_string())
+        })
     }
 
     /// The pod's own addresses, or the node's where it has none of its own.
@@ -472,7 +490,7 @@ impl Worker {
             let of_node = on.host.read(&on.settings.hosts_file)?.unwrap_or_default();
             return Ok(hosts::of_node(&of_node, aliases));
         }
-        let name = Hostname::of(pod, &on.settings.dns.domain).unwrap_or_default();
+        let name = Hostname::of(pod, &on.settings.dns).unwrap_or_default();
         Ok(hosts::own(ips, &name, aliases))
     }
 

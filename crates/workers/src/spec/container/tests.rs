@@ -36,6 +36,8 @@ fn of(
             "secret".to_owned(),
             serde_json::from_value(secret).unwrap(),
         )]),
+        has_api: true,
+        files: None,
         surroundings: &Surroundings::default(),
     };
     let environment = Environment::of(pod, container, &sources).unwrap();
