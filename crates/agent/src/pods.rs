@@ -5,6 +5,7 @@ mod config;
 mod view;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +19,11 @@ use node::readiness::Ailments;
 use pleg::{Observations, Pleg};
 use resources::garbage::{Housekeeping, Wanted};
 use resources::linux::Swap;
-use resources::{Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, PodCgroups};
+use resources::{
+    Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, MemoryQos, PodCgroups, PodUsers,
+};
 use seams::cri::{self, RuntimeConfigRequest};
+use seams::SharedHost;
 use seams::host::CgroupVersion;
 use sources::api::{ApiSource, hand_over};
 use sources::file::FileSource;
@@ -34,6 +38,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use types::desired::Desired;
 use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
+use workers::spec::security::{POSSIBLE_CPUS, SecuritySettings};
 use workers::{Crew, Foundations, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
@@ -346,6 +351,12 @@ impl Making {
             allocatable: view::allocatable(&self.node),
         });
         let directories = self.config.directories;
+        let users = PodUsers::new(
+            self.config.users.clone(),
+            host.clone(),
+            storage.clone(),
+            clock.clone(),
+        );
         Foundations {
             settings: workers::Settings {
                 layout: directories.layout,
@@ -354,7 +365,12 @@ impl Making {
                 resolv_conf: directories.resolv_conf,
                 hosts_file: directories.hosts_file,
                 dns: self.config.dns,
-                security: self.config.security,
+                security: SecuritySettings {
+                    throttle_files: throttle_files(host),
+                    selinux: host.machine().is_ok_and(|machine| machine.selinux),
+                    ..self.config.security
+                },
+                env_files: self.config.env_files,
                 admission: self.config.admission,
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
@@ -369,6 +385,7 @@ impl Making {
             volumes,
             cgroups,
             enforcement,
+            users,
             reports: self.reports,
             telling: Telling::new(self.recorder),
             objects: self.objects,
@@ -376,6 +393,12 @@ impl Making {
             node: self.node,
             turns: Turns::new(self.config.at_once),
         }
+    }
+
+    /// What pods can have of memory, in bytes.
+    fn allocatable_memory(&self) -> i64 {
+        let view = self.node.borrow();
+        view.enforced.get("memory").map_or(0, types::Quantity::value)
     }
 
     /// What the machine can enforce.
@@ -401,6 +424,12 @@ impl Making {
                     capacity: i64::try_from(machine.swap).unwrap_or(i64::MAX),
                 },
             };
+            let memory_qos = enforcing.memory_qos.map(|memory_qos| MemoryQos {
+                throttling: memory_qos.throttling,
+                reserve: memory_qos.reserve,
+                page: i64::try_from(machine.page).unwrap_or(i64::MAX),
+                allocatable: self.allocatable_memory(),
+            });
             return Enforcement {
                 version: facts.version,
                 cpu_quota: enforcing.cpu_quota,
@@ -409,6 +438,7 @@ impl Making {
                 swap,
                 memory: i64::try_from(machine.memory).unwrap_or(i64::MAX),
                 huge_page_sizes: machine.huge_pages.iter().map(|pages| pages.size).collect(),
+                memory_qos,
             };
         }
     }
@@ -473,4 +503,14 @@ impl Making {
             }
         }
     }
+}
+
+/// What tells of throttled CPUs on this machine.
+fn throttle_files(host: &SharedHost) -> Vec<String> {
+    let read = |path: &str| host.read(Path::new(path)).ok().flatten();
+    let possible = read(POSSIBLE_CPUS).unwrap_or_default();
+    let cpus = host.machine().map_or(0, |machine| machine.cpus);
+    let exists = |path: &str| matches!(host.list(Path::new(path)), Ok(Some(_)));
+    let possible = String::from_utf8_lossy(&possible);
+    workers::spec::security::throttle_files(&possible, cpus, exists)
 }

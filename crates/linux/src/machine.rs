@@ -47,6 +47,7 @@ pub(crate) fn look(files: &Files) -> Result<MachineFacts, HostError> {
         swap: files
             .parsed(MEMORY, &memory, |text| kibibytes(text, "SwapTotal"))?
             .unwrap_or(0),
+        page: rustix::param::page_size() as u64,
         huge_pages: huge_pages::look(files)?,
         cgroup_v1: !files.path(UNIFIED).exists(),
         selinux: selinux::is_on(files),

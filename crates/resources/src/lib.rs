@@ -13,6 +13,7 @@
 pub mod cgroups;
 pub mod garbage;
 pub mod linux;
+mod memory_qos;
 pub mod qos;
 pub mod requests;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub mod users;
 
 pub use cgroups::{CgroupDriver, CgroupName, Layout, PodCgroups};
 pub use linux::Enforcement;
+pub use memory_qos::{Asked, MemoryQos};
 pub use qos::QosClass;
 pub use requests::{Amounts, Overhead};
 pub use users::PodUsers;

@@ -59,6 +59,8 @@ pub struct MachineFacts {
     pub memory: u64,
     /// Bytes; 0 without swap.
     pub swap: u64,
+    /// Bytes of a page of memory.
+    pub page: u64,
     /// One entry per supported size, zero pages included, smallest size first.
     pub huge_pages: Vec<HugePages>,
     /// Its control groups are of version 1, or of both.

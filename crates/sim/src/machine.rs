@@ -150,6 +150,7 @@ impl Host for Machine {
             cpus: shape.cpus,
             memory: shape.memory,
             swap: 0,
+            page: 4096,
             huge_pages: Vec::new(),
             cgroup_v1: false,
             selinux: false,

@@ -13,12 +13,16 @@ use images::credentials::Places;
 use images::records::Records;
 use resources::cgroups::NotAName;
 use resources::garbage::Limits;
+use resources::users::UsersConfig;
 use resources::{CgroupDriver, CgroupName};
 use thiserror::Error;
 use volumes::Layout;
 use workers::admission;
 use workers::spec::dns::DnsSettings;
 use workers::spec::security::SecuritySettings;
+
+/// Where nothing else is said.
+const DEFAULT_IDS_PER_POD: u32 = 65_536;
 
 /// What a node is to do with pods.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub struct PodsConfig {
     pub(crate) records: Arc<Records>,
     pub(crate) cgroups: Option<CgroupConfig>,
     pub(crate) enforcing: Enforcing,
+    pub(crate) users: UsersConfig,
+    pub(crate) env_files: bool,
     pub(crate) garbage: Limits,
     pub(crate) longest_backoff: Duration,
     pub(crate) resync: Duration,
@@ -78,6 +84,14 @@ pub(crate) struct Enforcing {
     pub(crate) quota_period: Duration,
     pub(crate) kill_single_process: Option<bool>,
     pub(crate) limited_swap: bool,
+    pub(crate) memory_qos: Option<MemoryQosConfig>,
+}
+
+/// The gate `MemoryQoS` and what goes with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryQosConfig {
+    pub(crate) throttling: f64,
+    pub(crate) reserve: bool,
 }
 
 /// What the process knows and the settings do not.
@@ -115,6 +129,10 @@ impl PodsConfig {
             let texts = settings.list(path).iter().filter_map(|one| one.as_str());
             texts.map(str::to_owned).collect::<Vec<String>>()
         };
+        let number = |path: &str, otherwise: u32| {
+            let given = settings.value(path).and_then(serde_json::Value::as_i64);
+            given.and_then(|given| u32::try_from(given).ok()).unwrap_or(otherwise)
+        };
         let url = match path("staticPodURL") {
             None => None,
             Some(url) => Some((url.to_owned(), headers(settings)?)),
@@ -142,6 +160,7 @@ impl PodsConfig {
                     .collect(),
                 domain: settings.text("clusterDomain").to_owned(),
                 node_ips: Vec::new(),
+                hostname_override: gates.enabled("HostnameOverride"),
             },
             security: SecuritySettings {
                 seccomp_root: root.join("seccomp"),
@@ -170,7 +189,14 @@ impl PodsConfig {
                     .value("singleProcessOOMKill")
                     .and_then(serde_json::Value::as_bool),
                 limited_swap: settings.text("memorySwap.swapBehavior") == "LimitedSwap",
+                memory_qos: memory_qos(settings, gates),
             },
+            users: UsersConfig {
+                pods: Layout::new(root.clone()).pods(),
+                ids_per_pod: number("userNamespaces.idsPerPod", DEFAULT_IDS_PER_POD),
+                most_pods: number("maxPods", 0),
+            },
+            env_files: gates.enabled("EnvFiles"),
             garbage: flags.garbage,
             longest_backoff: longest_backoff(settings),
             resync: duration("syncFrequency"),
@@ -194,6 +220,15 @@ fn cgroups(settings: &Settings) -> Result<Option<CgroupConfig>, NotAName> {
         processes: settings.int("podPidsLimit"),
         enforce_pods: enforced.any(|one| one.as_str() == Some("pods")),
     }))
+}
+
+fn memory_qos(settings: &Settings, gates: &FeatureGates) -> Option<MemoryQosConfig> {
+    let factor = settings.value("memoryThrottlingFactor");
+    let factor = factor.and_then(serde_json::Value::as_f64)?;
+    gates.enabled("MemoryQoS").then(|| MemoryQosConfig {
+        throttling: factor,
+        reserve: settings.text("memoryReservationPolicy") == "TieredReservation",
+    })
 }
 
 fn longest_backoff(settings: &Settings) -> Duration {

@@ -135,6 +135,10 @@ fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
         }
     }
     let amounts = |list| resources::requests::amounts(list);
+    let handlers = runtime.handlers.iter();
+    let user_namespaces = handlers
+        .map(|handler| (handler.name.clone(), handler.user_namespaces))
+        .collect();
     let mut handlers = runtime.handlers.iter();
     let default = handlers.find(|handler| handler.name.is_empty());
     NodeView {
@@ -142,6 +146,7 @@ fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
         network_problem: runtime.network_problem(),
         host_ips,
         recursive_read_only: default.is_some_and(|default| default.recursive_read_only_mounts),
+        user_namespaces,
         allocatable: amounts(status.and_then(|status| status.allocatable.as_ref())),
         enforced: amounts(status.and_then(|status| status.capacity.as_ref())),
         node: Some(node),

@@ -161,6 +161,7 @@ mod tests {
             swap: Swap::Uncontrolled,
             memory: 1 << 33,
             huge_page_sizes: Vec::new(),
+            memory_qos: None,
         }
     }
 

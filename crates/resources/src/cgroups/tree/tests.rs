@@ -141,6 +141,7 @@ fn cgroups(host: SharedHost) -> PodCgroups {
         swap: Swap::Uncontrolled,
         memory: 1 << 33,
         huge_page_sizes: Vec::new(),
+        memory_qos: None,
     };
     PodCgroups::new(host, clock(), layout, enforcement, 64).unwrap()
 }
@@ -163,7 +164,7 @@ async fn the_groups_above_the_pods_are_made_at_the_start_and_kept_up() {
     let weight = |path| value(&machine, path, "cpu.weight");
     assert_eq!(weight("/kubepods").as_deref(), Some("79"));
     assert_eq!(weight("/kubepods/burstable").as_deref(), Some("1"));
-    cgroups.share(1000).unwrap();
+    cgroups.share(1000, Asked::default()).unwrap();
     assert_eq!(weight("/kubepods/burstable").as_deref(), Some("39"));
     assert_eq!(weight("/kubepods/besteffort").as_deref(), Some("1"));
 }

@@ -20,6 +20,7 @@ fn enforcement() -> Enforcement {
         swap: Swap::Uncontrolled,
         memory: 1 << 33,
         huge_page_sizes: Vec::new(),
+        memory_qos: None,
     }
 }
 
