@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use k8s_openapi::api::core::v1::Pod;
 use resources::linux::{MemoryQos, Swap};
 use resources::{
-    Asked, CgroupDriver, CgroupName, Enforcement, Layout, PodCgroups, Overhead, QosClass, requests,
+    Asked, CgroupDriver, CgroupName, Enforcement, Layout, Overhead, PodCgroups, QosClass, requests,
 };
 use seams::host::CgroupVersion;
 use serde_json::{Value, json};
@@ -35,29 +35,36 @@ fn pod(uid: &str, spec: &Value) -> Pod {
 
 /// One of each class, and those whose values come from elsewhere than containers.
 fn pods() -> Vec<Pod> {
-    let with = |requests: &Value, limits: &Value| {
-        json!([{ "name": "c", "resources": { "requests": requests, "limits": limits } }])
-    };
+    let with = |requests: &Value, limits: &Value| json!([{ "name": "c", "resources": { "requests": requests, "limits": limits } }]);
     let full = json!({ "cpu": "500m", "memory": "1Mi", "hugepages-2Mi": "4Mi" });
     let asking = json!({ "cpu": "250m", "memory": "1Mi" });
     let none = json!(null);
     vec![
         pod("g-1", &json!({ "containers": with(&full, &full) })),
         pod("b-1", &json!({ "containers": with(&asking, &none) })),
-        pod("b-2", &json!({
-            "containers": with(&asking, &json!({ "cpu": "1", "memory": "2Mi" })),
-            "overhead": { "cpu": "250m", "memory": "1Mi" },
-        })),
-        pod("b-3", &json!({
-            "containers": with(&none, &none),
-            "resources": { "requests": { "cpu": "1" }, "limits": { "cpu": "2", "memory": "3Mi" } },
-        })),
+        pod(
+            "b-2",
+            &json!({
+                "containers": with(&asking, &json!({ "cpu": "1", "memory": "2Mi" })),
+                "overhead": { "cpu": "250m", "memory": "1Mi" },
+            }),
+        ),
+        pod(
+            "b-3",
+            &json!({
+                "containers": with(&none, &none),
+                "resources": { "requests": { "cpu": "1" }, "limits": { "cpu": "2", "memory": "3Mi" } },
+            }),
+        ),
         pod("e-1", &json!({ "containers": with(&none, &none) })),
     ]
 }
 
 /// Everything that is written for the pods, by group.
-fn written(driver: CgroupDriver, enforcement: &Enforcement) -> Vec<(String, BTreeMap<String, String>)> {
+fn written(
+    driver: CgroupDriver,
+    enforcement: &Enforcement,
+) -> Vec<(String, BTreeMap<String, String>)> {
     let kernel = Arc::new(Kernel::new(enforcement.version));
     let clock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
     let layout = Layout::new(driver, &CgroupName::parse("/").unwrap());
@@ -69,9 +76,12 @@ fn written(driver: CgroupDriver, enforcement: &Enforcement) -> Vec<(String, BTre
         PROCESSES,
     )
     .unwrap();
-    let allocatable = json!({ "cpu": "4", "memory": "8Gi", "pid": "30000", "hugepages-2Mi": "8Mi" });
+    let allocatable =
+        json!({ "cpu": "4", "memory": "8Gi", "pid": "30000", "hugepages-2Mi": "8Mi" });
     let allocatable: BTreeMap<String, _> = serde_json::from_value(allocatable).unwrap();
-    cgroups.set_up(&requests::amounts(Some(&allocatable))).unwrap();
+    cgroups
+        .set_up(&requests::amounts(Some(&allocatable)))
+        .unwrap();
     for pod in pods() {
         assert!(!cgroups.has(&pod).unwrap());
         cgroups.ensure(&pod).unwrap();
@@ -105,7 +115,10 @@ fn written(driver: CgroupDriver, enforcement: &Enforcement) -> Vec<(String, BTre
 
 fn lines(groups: &[(String, BTreeMap<String, String>)]) -> Vec<String> {
     let line = |(group, values): &(String, BTreeMap<String, String>)| {
-        let values: Vec<String> = values.iter().map(|(file, value)| format!("{file}={value}")).collect();
+        let values: Vec<String> = values
+            .iter()
+            .map(|(file, value)| format!("{file}={value}"))
+            .collect();
         format!("{group}: {}", values.join(" "))
     };
     groups.iter().map(line).collect()
@@ -186,12 +199,8 @@ fn version_2_has_weights_and_limits_for_both_drivers() {
             pages("4194304")
         ),
         format!("cpu.weight=10 {none} pids.max=1024"),
-        format!(
-            "cpu.max=125000 100000 cpu.weight=20 {none} memory.max=3145728 pids.max=1024"
-        ),
-        format!(
-            "cpu.max=200000 100000 cpu.weight=39 {none} memory.max=3145728 pids.max=1024"
-        ),
+        format!("cpu.max=125000 100000 cpu.weight=20 {none} memory.max=3145728 pids.max=1024"),
+        format!("cpu.max=200000 100000 cpu.weight=39 {none} memory.max=3145728 pids.max=1024"),
         format!("cpu.weight=1 {none} pids.max=1024"),
     ];
     for (driver, groups) in [

@@ -49,12 +49,18 @@ async fn give(users: &PodUsers, uid: &str) -> Result<IdRange, String> {
 async fn what_a_pod_was_given_is_its_own_for_the_next_agent_too() {
     let root = tempfile::tempdir().unwrap();
     let before = users(root.path());
-    let (one, two) = (give(&before, "p-1").await.unwrap(), give(&before, "p-2").await.unwrap());
+    let (one, two) = (
+        give(&before, "p-1").await.unwrap(),
+        give(&before, "p-2").await.unwrap(),
+    );
     assert_ne!(one, two);
     assert_eq!(give(&before, "p-1").await.unwrap(), one);
     let path = file(root.path(), "p-1");
     assert_eq!(fs::read_to_string(&path).unwrap(), mapping(one.first));
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 
     let after = users(root.path());
     let other = give(&after, "p-3").await.unwrap();
@@ -78,7 +84,10 @@ async fn what_is_given_back_is_nobodys_on_the_disk_and_in_memory() {
     assert_eq!(again.first, 5 * IDS);
     leave(root.path(), "p-2", &mapping(5 * IDS));
     let taken = give(&users, "p-2").await.unwrap_err();
-    assert_eq!(taken, "user namespace: range picked for pod \"p-2\" already taken");
+    assert_eq!(
+        taken,
+        "user namespace: range picked for pod \"p-2\" already taken"
+    );
 }
 
 #[tokio::test]

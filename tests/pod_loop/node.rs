@@ -230,6 +230,7 @@ impl Node {
                 allowed_unsafe_sysctls: Vec::new(),
                 kernel: "6.12.0".to_owned(),
                 supplemental_groups_policy: false,
+                app_armor: true,
                 operating_system: "linux",
                 pod_level_resources: true,
             },

@@ -19,11 +19,12 @@ use node::readiness::Ailments;
 use pleg::{Observations, Pleg};
 use resources::garbage::{Housekeeping, Wanted};
 use resources::linux::Swap;
+use resources::requests;
 use resources::{
     Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, MemoryQos, PodCgroups, PodUsers,
 };
-use seams::cri::{self, RuntimeConfigRequest};
 use seams::SharedHost;
+use seams::cri::{self, RuntimeConfigRequest};
 use seams::host::CgroupVersion;
 use sources::api::{ApiSource, hand_over};
 use sources::file::FileSource;
@@ -36,8 +37,11 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
+use types::Quantity;
 use types::desired::Desired;
+use types::quantity::Format;
 use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
+use workers::admission;
 use workers::spec::security::{POSSIBLE_CPUS, SecuritySettings};
 use workers::{Crew, Foundations, NodeView, Objects, Telling, Turns};
 
@@ -351,6 +355,8 @@ impl Making {
             allocatable: view::allocatable(&self.node),
         });
         let directories = self.config.directories;
+        // It could be looked at a moment ago.
+        let machine = host.machine().unwrap_or_default();
         let users = PodUsers::new(
             self.config.users.clone(),
             host.clone(),
@@ -366,12 +372,15 @@ impl Making {
                 hosts_file: directories.hosts_file,
                 dns: self.config.dns,
                 security: SecuritySettings {
-                    throttle_files: throttle_files(host),
-                    selinux: host.machine().is_ok_and(|machine| machine.selinux),
+                    throttle_files: throttle_files(host, machine.cpus),
+                    selinux: machine.selinux,
                     ..self.config.security
                 },
                 env_files: self.config.env_files,
-                admission: self.config.admission,
+                admission: admission::Settings {
+                    app_armor: machine.app_armor,
+                    ..self.config.admission
+                },
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
                 started: Timestamp::try_from(clock.now()).unwrap_or_default(),
@@ -397,8 +406,21 @@ impl Making {
 
     /// What pods can have of memory, in bytes.
     fn allocatable_memory(&self) -> i64 {
-        let view = self.node.borrow();
-        view.enforced.get("memory").map_or(0, types::Quantity::value)
+        let left = requests::left(&self.node.borrow().capacity, &self.config.reserved);
+        left.get("memory").map_or(0, Quantity::value)
+    }
+
+    /// What all pods together are kept to.
+    fn enforced(&self, enforce_pods: bool) -> Amounts {
+        let mut capacity = self.node.borrow().capacity.clone();
+        let processes = most_processes(&self.seams.host);
+        let processes = processes.map(|most| Quantity::new(most, Format::DecimalSi));
+        capacity.extend(processes.map(|most| ("pid".to_owned(), most)));
+        if enforce_pods {
+            requests::left(&capacity, &self.config.reserved)
+        } else {
+            capacity
+        }
     }
 
     /// What the machine can enforce.
@@ -448,11 +470,7 @@ impl Making {
         let config = self.config.cgroups.as_ref()?;
         let clock = &self.seams.options.clock;
         let driver = self.driver(config.driver).await;
-        let allocatable = if config.enforce_pods {
-            self.node.borrow().enforced.clone()
-        } else {
-            Amounts::new()
-        };
+        let allocatable = self.enforced(config.enforce_pods);
         loop {
             let layout = CgroupLayout::new(driver, &config.root);
             let made = PodCgroups::new(
@@ -506,11 +524,20 @@ impl Making {
 }
 
 /// What tells of throttled CPUs on this machine.
-fn throttle_files(host: &SharedHost) -> Vec<String> {
+fn throttle_files(host: &SharedHost, cpus: u32) -> Vec<String> {
     let read = |path: &str| host.read(Path::new(path)).ok().flatten();
     let possible = read(POSSIBLE_CPUS).unwrap_or_default();
-    let cpus = host.machine().map_or(0, |machine| machine.cpus);
     let exists = |path: &str| matches!(host.list(Path::new(path)), Ok(Some(_)));
     let possible = String::from_utf8_lossy(&possible);
     workers::spec::security::throttle_files(&possible, cpus, exists)
+}
+
+/// So many processes can be on this machine at a time, if it tells.
+fn most_processes(host: &SharedHost) -> Option<i64> {
+    let read = |path: &str| {
+        let content = host.read(Path::new(path)).ok().flatten()?;
+        String::from_utf8(content).ok()?.trim().parse::<i64>().ok()
+    };
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    limits.into_iter().filter_map(read).min()
 }

@@ -103,6 +103,9 @@ mod tests {
         assert!(error.starts_with("error retrieving additional uids for user \"kubelet\""));
         let groups = "test \"$1\" != -g || exit 4; echo 0: kubelet 65536 65536";
         let error = told(ACCOUNT, Some(groups)).unwrap_err();
-        assert!(error.starts_with("error retrieving additional gids"), "{error}");
+        assert!(
+            error.starts_with("error retrieving additional gids"),
+            "{error}"
+        );
     }
 }

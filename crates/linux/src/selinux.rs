@@ -42,9 +42,8 @@ fn mount_point(line: &str) -> Option<&str> {
 /// One that cannot be written to tells of a policy that is not ours to ask.
 fn is_mounted(place: &PathBuf) -> bool {
     let is_it = statfs(place).is_ok_and(|found| i64::from(found.f_type) & 0xffff_ffff == MAGIC);
-    let writable = |place| {
-        statvfs(place).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::RDONLY))
-    };
+    let writable =
+        |place| statvfs(place).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::RDONLY));
     is_it && writable(place)
 }
 

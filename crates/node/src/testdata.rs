@@ -46,6 +46,7 @@ pub(crate) fn machine() -> MachineFacts {
         huge_pages: vec![pages(2 << 20), pages(1 << 30)],
         cgroup_v1: true,
         selinux: false,
+        app_armor: false,
     }
 }
 

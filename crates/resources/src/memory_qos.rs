@@ -59,7 +59,10 @@ impl MemoryQos {
     /// What the group of all pods is given: what is kept for those in it is only kept if
     /// it is kept for them together.
     pub(crate) fn of_all(&self, asked: Asked) -> Unified {
-        written(MIN, self.kept(asked.guaranteed.saturating_add(asked.burstable)))
+        written(
+            MIN,
+            self.kept(asked.guaranteed.saturating_add(asked.burstable)),
+        )
     }
 
     /// What the group of the burstable pods is given.
@@ -140,14 +143,34 @@ mod tests {
         // (100000 + 0.9 × 100000) / 4096 = 46.4 pages; (100000 + 0.9 × 900000) / 4096 = 222.2.
         let (high, without_limit) = ("memory.high=188416", "memory.high=909312");
         for (qos, requests, limits, expected) in [
-            (&ON, memory(100_000), memory(200_000), vec!["memory.low=100000", high]),
-            (&off, memory(100_000), memory(200_000), [&nothing[..], &[high]].concat()),
+            (
+                &ON,
+                memory(100_000),
+                memory(200_000),
+                vec!["memory.low=100000", high],
+            ),
+            (
+                &off,
+                memory(100_000),
+                memory(200_000),
+                [&nothing[..], &[high]].concat(),
+            ),
             (&ON, full.clone(), full.clone(), vec!["memory.min=100000"]),
             (&off, full.clone(), full.clone(), nothing.to_vec()),
-            (&ON, memory(100_000), none.clone(), vec!["memory.low=100000", without_limit]),
+            (
+                &ON,
+                memory(100_000),
+                none.clone(),
+                vec!["memory.low=100000", without_limit],
+            ),
             // Nothing is asked for: all of the node's, less a tenth.
             (&ON, none.clone(), none.clone(), nothing.to_vec()),
-            (&ON, none.clone(), memory(4096 * 2), [&nothing[..], &["memory.high=4096"]].concat()),
+            (
+                &ON,
+                none.clone(),
+                memory(4096 * 2),
+                [&nothing[..], &["memory.high=4096"]].concat(),
+            ),
             (&ON, none, memory(4096), nothing.to_vec()),
         ] {
             assert_eq!(of(qos, &requests, &limits), expected, "{requests} {limits}");

@@ -67,6 +67,8 @@ pub struct MachineFacts {
     pub cgroup_v1: bool,
     /// `SELinux` is on: files have labels that count.
     pub selinux: bool,
+    /// `AppArmor` is on: containers can be kept to profiles.
+    pub app_armor: bool,
 }
 
 /// The ids that an account of the machine may hand on, as its tools tell them.

@@ -154,6 +154,7 @@ impl Host for Machine {
             huge_pages: Vec::new(),
             cgroup_v1: false,
             selinux: false,
+            app_armor: true,
         })
     }
 

@@ -67,8 +67,8 @@ pub struct NodeView {
     pub user_namespaces: BTreeMap<String, bool>,
     /// What the node can give to pods.
     pub allocatable: Amounts,
-    /// What all pods together are kept to.
-    pub enforced: Amounts,
+    /// What the node's machine has.
+    pub capacity: Amounts,
 }
 
 /// What workers stand on.

@@ -18,9 +18,14 @@ impl Foundations {
 
     pub(crate) fn warn_of_node(&self, notice: Notice) {
         let view = self.node.borrow();
-        let node = view.node.as_ref().and_then(|node| node.metadata.name.as_deref());
+        let node = view
+            .node
+            .as_ref()
+            .and_then(|node| node.metadata.name.as_deref());
         if let Some(node) = node {
-            let Notice { reason, message, .. } = notice;
+            let Notice {
+                reason, message, ..
+            } = notice;
             self.telling.node_warning(node, reason, message);
         }
     }

@@ -14,8 +14,10 @@ use images::records::Records;
 use resources::cgroups::NotAName;
 use resources::garbage::Limits;
 use resources::users::UsersConfig;
-use resources::{CgroupDriver, CgroupName};
+use resources::{Amounts, CgroupDriver, CgroupName};
 use thiserror::Error;
+use types::quantity::Format;
+use types::{CpuSet, Quantity};
 use volumes::Layout;
 use workers::admission;
 use workers::spec::dns::DnsSettings;
@@ -37,6 +39,8 @@ pub struct PodsConfig {
     pub(crate) records: Arc<Records>,
     pub(crate) cgroups: Option<CgroupConfig>,
     pub(crate) enforcing: Enforcing,
+    /// What is not for pods: `kubeReserved` and `systemReserved`.
+    pub(crate) reserved: Vec<Amounts>,
     pub(crate) users: UsersConfig,
     pub(crate) env_files: bool,
     pub(crate) garbage: Limits,
@@ -131,7 +135,9 @@ impl PodsConfig {
         };
         let number = |path: &str, otherwise: u32| {
             let given = settings.value(path).and_then(serde_json::Value::as_i64);
-            given.and_then(|given| u32::try_from(given).ok()).unwrap_or(otherwise)
+            given
+                .and_then(|given| u32::try_from(given).ok())
+                .unwrap_or(otherwise)
         };
         let url = match path("staticPodURL") {
             None => None,
@@ -171,6 +177,7 @@ impl PodsConfig {
                 allowed_unsafe_sysctls: list("allowedUnsafeSysctls"),
                 kernel: flags.kernel.clone(),
                 supplemental_groups_policy: false,
+                app_armor: false,
                 operating_system: "linux",
                 pod_level_resources: gates.enabled("PodLevelResources"),
             },
@@ -191,6 +198,7 @@ impl PodsConfig {
                 limited_swap: settings.text("memorySwap.swapBehavior") == "LimitedSwap",
                 memory_qos: memory_qos(settings, gates),
             },
+            reserved: reserved(settings),
             users: UsersConfig {
                 pods: Layout::new(root.clone()).pods(),
                 ids_per_pod: number("userNamespaces.idsPerPod", DEFAULT_IDS_PER_POD),
@@ -220,6 +228,25 @@ fn cgroups(settings: &Settings) -> Result<Option<CgroupConfig>, NotAName> {
         processes: settings.int("podPidsLimit"),
         enforce_pods: enforced.any(|one| one.as_str() == Some("pods")),
     }))
+}
+
+/// CPUs that are reserved by number come before those that are by amount. What is no
+/// quantity is refused elsewhere.
+fn reserved(settings: &Settings) -> Vec<Amounts> {
+    let amounts = |field: &str| -> Amounts {
+        let entries = settings.entries(field);
+        let read = entries
+            .filter_map(|(name, value)| Some((name.to_owned(), value.as_str()?.parse().ok()?)));
+        read.collect()
+    };
+    let (mut kube, mut system) = (amounts("kubeReserved"), amounts("systemReserved"));
+    let cpus: Option<CpuSet> = settings.text("reservedSystemCPUs").parse().ok();
+    if let Some(cpus) = cpus.filter(|cpus| !cpus.is_empty()) {
+        let count = i64::try_from(cpus.len()).unwrap_or(i64::MAX);
+        system.insert("cpu".to_owned(), Quantity::new(count, Format::DecimalSi));
+        kube.remove("cpu");
+    }
+    vec![kube, system]
 }
 
 fn memory_qos(settings: &Settings, gates: &FeatureGates) -> Option<MemoryQosConfig> {

@@ -148,7 +148,7 @@ fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
         recursive_read_only: default.is_some_and(|default| default.recursive_read_only_mounts),
         user_namespaces,
         allocatable: amounts(status.and_then(|status| status.allocatable.as_ref())),
-        enforced: amounts(status.and_then(|status| status.capacity.as_ref())),
+        capacity: amounts(status.and_then(|status| status.capacity.as_ref())),
         node: Some(node),
     }
 }

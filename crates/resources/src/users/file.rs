@@ -86,9 +86,9 @@ mod tests {
         let file = |users: &str, groups: &str| {
             format!("{{\"uidMappings\":[{users}],\"gidMappings\":[{groups}]}}")
         };
-        let same = "invalid user namespace configuration: GID and UID mappings should be identical.";
-        let several =
-            "invalid user namespace configuration: no more than one mapping allowed.";
+        let same =
+            "invalid user namespace configuration: GID and UID mappings should be identical.";
+        let several = "invalid user namespace configuration: no more than one mapping allowed.";
         let root = "invalid user namespace configuration: UID 0 must be mapped";
         for (content, text) in [
             (file("", ""), several),

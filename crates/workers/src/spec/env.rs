@@ -289,10 +289,7 @@ impl Declared<'_> {
 
 /// A file that is not there is one that cannot be read, optional or not: that word is
 /// about the key. An empty value is none.
-fn of_file(
-    selector: &FileKeySelector,
-    files: &EnvFiles,
-) -> Result<Option<Vec<u8>>, EnvError> {
+fn of_file(selector: &FileKeySelector, files: &EnvFiles) -> Result<Option<Vec<u8>>, EnvError> {
     let (volume, path) = (selector.volume_name.clone(), selector.path.clone());
     let file = files.get(&(volume.clone(), path));
     let file = file.ok_or(EnvError::NoVolume(volume))?;

@@ -128,8 +128,8 @@ pub enum SecurityError {
 pub enum HandlerLack {
     #[error("{}", lack(.0))]
     Unable(String),
-    #[error("{}: the handler {0:?} is not known", lack(.0))]
-    Unknown(String),
+    #[error("{}: the handler {handler:?} is not known", lack(handler))]
+    Unknown { handler: String },
 }
 
 fn lack(handler: &str) -> String {
@@ -149,7 +149,9 @@ pub fn verify_user_namespaces(
 ) -> Result<(), SecurityError> {
     let lack = match handlers.get(handler) {
         Some(true) => return Ok(()),
-        None if !handlers.is_empty() => HandlerLack::Unknown(handler.to_owned()),
+        None if !handlers.is_empty() => HandlerLack::Unknown {
+            handler: handler.to_owned(),
+        },
         Some(false) | None => HandlerLack::Unable(handler.to_owned()),
     };
     Err(SecurityError::NoUserNamespaces(lack))

@@ -274,8 +274,8 @@ fn a_nodes_file_that_cannot_be_used_is_told_of_at_the_start() {
         let found = found.map(|text| text.map(|text| text.as_bytes().to_vec()));
         let notice = check_file(Path::new("/r"), found, &settings());
         let told = notice.map(|notice| (notice.about, notice.reason, notice.message));
-        let expected = expected
-            .map(|text| (About::Node, "CheckLimitsForResolvConf", text.to_owned()));
+        let expected =
+            expected.map(|text| (About::Node, "CheckLimitsForResolvConf", text.to_owned()));
         assert_eq!(told, expected);
     }
 }

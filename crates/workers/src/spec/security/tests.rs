@@ -481,8 +481,9 @@ fn what_is_for_windows_is_ignored() {
 
 #[test]
 fn users_of_its_own_are_for_handlers_that_can_give_them() {
-    let handlers: BTreeMap<String, bool> =
-        [("", true), ("runc", true), ("old", false)].map(|(name, can)| (name.to_owned(), can)).into();
+    let handlers: BTreeMap<String, bool> = [("", true), ("runc", true), ("old", false)]
+        .map(|(name, can)| (name.to_owned(), can))
+        .into();
     let unable: BTreeMap<String, bool> = [(String::new(), false)].into();
     let silent = BTreeMap::new();
     let start = "can't set `spec.hostUsers: false`, ";
@@ -501,8 +502,16 @@ fn users_of_its_own_are_for_handlers_that_can_give_them() {
                 "RuntimeClass handler \"no\" does not support user namespaces: the handler \"no\" is not known",
             ),
         ),
-        (&unable, "", Some("runtime does not support user namespaces")),
-        (&silent, "", Some("runtime does not support user namespaces")),
+        (
+            &unable,
+            "",
+            Some("runtime does not support user namespaces"),
+        ),
+        (
+            &silent,
+            "",
+            Some("runtime does not support user namespaces"),
+        ),
     ] {
         let outcome = verify_user_namespaces(handlers, handler);
         let found = outcome.err().map(|error| error.to_string());
