@@ -1,6 +1,6 @@
 //! Whether `SELinux` is on, as its own library sees it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
 
@@ -40,8 +40,8 @@ fn mount_point(line: &str) -> Option<&str> {
 }
 
 /// One that cannot be written to tells of a policy that is not ours to ask.
-fn is_mounted(place: &PathBuf) -> bool {
-    let is_it = statfs(place).is_ok_and(|found| i64::from(found.f_type) & 0xffff_ffff == MAGIC);
+fn is_mounted(place: &Path) -> bool {
+    let is_it = statfs(place).is_ok_and(|found| found.f_type & 0xffff_ffff == MAGIC);
     let writable =
         |place| statvfs(place).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::RDONLY));
     is_it && writable(place)
@@ -49,8 +49,6 @@ fn is_mounted(place: &PathBuf) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::testing::tree;
 
@@ -69,7 +67,7 @@ mod tests {
         assert!(!is_on(&files));
         let expected = ["sys/fs/selinux", "selinux"].map(|place| root.path().join(place));
         assert_eq!(places(&files), expected);
-        assert!(!is_mounted(&Path::new("/proc").to_owned()));
+        assert!(!is_mounted(Path::new("/proc")));
     }
 
     #[test]

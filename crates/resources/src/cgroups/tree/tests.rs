@@ -227,9 +227,9 @@ async fn a_busy_group_is_tried_again_a_few_times() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_done_is_told_with_the_group() {
     let cgroups = cgroups(machine());
-    let error = cgroups.share(5).unwrap_err().to_string();
+    let error = cgroups.share(5, Asked::default()).unwrap_err().to_string();
     assert!(
-        error.starts_with("cannot set the limits of cgroup /kubepods/burstable: "),
+        error.starts_with("cannot set the limits of cgroup /kubepods: "),
         "{error}"
     );
 }
