@@ -14,8 +14,9 @@ use jiff::Timestamp;
 use pleg::{Observations, Pleg};
 use resources::garbage::{self, Wanted};
 use resources::linux::Swap;
+use resources::users::UsersConfig;
 use resources::{
-    Amounts, CgroupDriver, CgroupName, Enforcement, Layout as CgroupLayout, PodCgroups,
+    Amounts, CgroupDriver, CgroupName, Enforcement, Layout as CgroupLayout, PodCgroups, PodUsers,
 };
 use seams::host::CgroupVersion;
 use seams::{Clock as _, SharedClock, Storage as _};
@@ -171,6 +172,7 @@ impl Node {
             volumes,
             cgroups: Some(cgroups),
             enforcement: enforcement(),
+            users: self.users(),
             reports: Reports::default(),
             telling: Telling::new(None),
             objects: None,
@@ -180,6 +182,16 @@ impl Node {
             hooks: Hooks::new(self.runtime.clone(), self.runtime.clone(), clock.clone()).unwrap(),
             clock,
         }
+    }
+
+    fn users(&self) -> PodUsers {
+        let config = UsersConfig {
+            pods: Layout::new(PathBuf::from(ROOT)).pods(),
+            ids_per_pod: 65_536,
+            most_pods: 110,
+        };
+        let (host, storage) = (self.machine.clone(), self.machine.clone());
+        PodUsers::new(config, host, storage, self.clock.clone())
     }
 
     fn images(&self) -> Images {
@@ -215,10 +227,12 @@ impl Node {
             hosts_file: PathBuf::from("/etc/hosts"),
             dns: workers::spec::dns::DnsSettings::default(),
             security: workers::spec::security::SecuritySettings::default(),
+            env_files: true,
             admission: workers::admission::Settings {
                 allowed_unsafe_sysctls: Vec::new(),
                 kernel: "6.12.0".to_owned(),
                 supplemental_groups_policy: false,
+                app_armor: true,
                 operating_system: "linux",
                 pod_level_resources: true,
             },
@@ -240,6 +254,7 @@ fn enforcement() -> Enforcement {
         swap: Swap::Uncontrolled,
         memory: 1 << 36,
         huge_page_sizes: Vec::new(),
+        memory_qos: None,
     }
 }
 

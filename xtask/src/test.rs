@@ -72,7 +72,7 @@ fn checks(parts: &mut Parts) -> Result<()> {
             "--quiet",
         ])
     })?;
-    // The one test of that package that needs no lab.
+    // The tests of that package that need no lab.
     parts.run("pod loop", || {
         cargo(&[
             "test",
@@ -81,6 +81,8 @@ fn checks(parts: &mut Parts) -> Result<()> {
             "e2e",
             "--test",
             "pod_loop",
+            "--test",
+            "machine",
             "--quiet",
         ])
     })

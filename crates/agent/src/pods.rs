@@ -5,6 +5,7 @@ mod config;
 mod view;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,11 @@ use pleg::{Observations, Pleg};
 use resources::garbage::{Housekeeping, Wanted};
 use resources::linux::Swap;
 use resources::logs::LogRotation;
-use resources::{Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, PodCgroups};
+use resources::requests;
+use resources::{
+    Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, MemoryQos, PodCgroups, PodUsers,
+};
+use seams::SharedHost;
 use seams::cri::{self, RuntimeConfigRequest};
 use seams::host::CgroupVersion;
 use sources::api::{ApiSource, hand_over};
@@ -34,8 +39,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
+use types::Quantity;
 use types::desired::Desired;
+use types::quantity::Format;
 use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
+use workers::admission;
+use workers::spec::security::{POSSIBLE_CPUS, SecuritySettings};
 use workers::{Crew, Foundations, Hooks, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
@@ -377,9 +386,11 @@ impl Making {
                 self.config.docker.clone(),
             ),
             records: Arc::clone(&self.config.records),
-            plugins: self.config.plugins.clone().map(|loaded| {
-                Plugins::new(loaded, host.clone(), clock.clone(), self.accounts)
-            }),
+            plugins: self
+                .config
+                .plugins
+                .clone()
+                .map(|loaded| Plugins::new(loaded, host.clone(), clock.clone(), self.accounts)),
         };
         let images = Images::new(self.config.images.clone(), parts);
         images.adopt_left_behind().await;
@@ -399,6 +410,14 @@ impl Making {
             allocatable: view::allocatable(&self.node),
         });
         let directories = self.config.directories;
+        // It could be looked at a moment ago.
+        let machine = host.machine().unwrap_or_default();
+        let users = PodUsers::new(
+            self.config.users.clone(),
+            host.clone(),
+            storage.clone(),
+            clock.clone(),
+        );
         Foundations {
             settings: workers::Settings {
                 layout: directories.layout,
@@ -407,8 +426,16 @@ impl Making {
                 resolv_conf: directories.resolv_conf,
                 hosts_file: directories.hosts_file,
                 dns: self.config.dns,
-                security: self.config.security,
-                admission: self.config.admission,
+                security: SecuritySettings {
+                    throttle_files: throttle_files(host, machine.cpus),
+                    selinux: machine.selinux,
+                    ..self.config.security
+                },
+                env_files: self.config.env_files,
+                admission: admission::Settings {
+                    app_armor: machine.app_armor,
+                    ..self.config.admission
+                },
                 own_policies: self.config.own_policies,
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
@@ -424,6 +451,7 @@ impl Making {
             volumes,
             cgroups,
             enforcement,
+            users,
             reports: self.reports,
             telling: Telling::new(self.recorder),
             objects: self.objects,
@@ -431,6 +459,25 @@ impl Making {
             node: self.node,
             turns: Turns::new(self.config.at_once),
             hooks: self.hooks,
+        }
+    }
+
+    /// What pods can have of memory, in bytes.
+    fn allocatable_memory(&self) -> i64 {
+        let left = requests::left(&self.node.borrow().capacity, &self.config.reserved);
+        left.get("memory").map_or(0, Quantity::value)
+    }
+
+    /// What all pods together are kept to.
+    fn enforced(&self, enforce_pods: bool) -> Amounts {
+        let mut capacity = self.node.borrow().capacity.clone();
+        let processes = most_processes(&self.seams.host);
+        let processes = processes.map(|most| Quantity::new(most, Format::DecimalSi));
+        capacity.extend(processes.map(|most| ("pid".to_owned(), most)));
+        if enforce_pods {
+            requests::left(&capacity, &self.config.reserved)
+        } else {
+            capacity
         }
     }
 
@@ -457,6 +504,12 @@ impl Making {
                     capacity: i64::try_from(machine.swap).unwrap_or(i64::MAX),
                 },
             };
+            let memory_qos = enforcing.memory_qos.map(|memory_qos| MemoryQos {
+                throttling: memory_qos.throttling,
+                reserve: memory_qos.reserve,
+                page: i64::try_from(machine.page).unwrap_or(i64::MAX),
+                allocatable: self.allocatable_memory(),
+            });
             return Enforcement {
                 version: facts.version,
                 cpu_quota: enforcing.cpu_quota,
@@ -465,6 +518,7 @@ impl Making {
                 swap,
                 memory: i64::try_from(machine.memory).unwrap_or(i64::MAX),
                 huge_page_sizes: machine.huge_pages.iter().map(|pages| pages.size).collect(),
+                memory_qos,
             };
         }
     }
@@ -474,11 +528,7 @@ impl Making {
         let config = self.config.cgroups.as_ref()?;
         let clock = &self.seams.options.clock;
         let driver = self.driver(config.driver).await;
-        let allocatable = if config.enforce_pods {
-            self.node.borrow().enforced.clone()
-        } else {
-            Amounts::new()
-        };
+        let allocatable = self.enforced(config.enforce_pods);
         loop {
             let layout = CgroupLayout::new(driver, &config.root);
             let made = PodCgroups::new(
@@ -529,4 +579,23 @@ impl Making {
             }
         }
     }
+}
+
+/// What tells of throttled CPUs on this machine.
+fn throttle_files(host: &SharedHost, cpus: u32) -> Vec<String> {
+    let read = |path: &str| host.read(Path::new(path)).ok().flatten();
+    let possible = read(POSSIBLE_CPUS).unwrap_or_default();
+    let exists = |path: &str| matches!(host.list(Path::new(path)), Ok(Some(_)));
+    let possible = String::from_utf8_lossy(&possible);
+    workers::spec::security::throttle_files(&possible, cpus, exists)
+}
+
+/// So many processes can be on this machine at a time, if it tells.
+fn most_processes(host: &SharedHost) -> Option<i64> {
+    let read = |path: &str| {
+        let content = host.read(Path::new(path)).ok().flatten()?;
+        String::from_utf8(content).ok()?.trim().parse::<i64>().ok()
+    };
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    limits.into_iter().filter_map(read).min()
 }

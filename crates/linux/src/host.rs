@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Executed, Growth, Hint,
-    HostError, Interface, Listing, MachineFacts, Program,
+    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Executed, Growth, Hint, HostError,
+    Interface, Listing, MachineFacts, Program, SubordinateIds,
 };
 
 use crate::cgroups::Hierarchies;
 use crate::files::Files;
 use crate::growth::Writes;
-use crate::{hints, interfaces, machine, programs, routes};
+use crate::{accounts, hints, interfaces, machine, programs, routes};
 
 /// The machine that this process runs on.
 #[derive(Clone, Debug)]
@@ -80,6 +80,18 @@ impl Host for LinuxHost {
                 }
             }
             Ok(addresses)
+        })
+    }
+
+    fn subordinate_ids<'a>(&'a self, account: &'a str) -> Answer<'a, Option<SubordinateIds>> {
+        let (files, account) = (self.files.clone(), account.to_owned());
+        // The tool may ask a directory of accounts elsewhere, and takes its time.
+        let asking = tokio::task::spawn_blocking(move || {
+            accounts::subordinate_ids(&files, accounts::TOOL, &account)
+        });
+        Box::pin(async move {
+            let lost = |cause| HostError::new(accounts::TOOL, io::Error::other(cause));
+            asking.await.map_err(lost)?
         })
     }
 

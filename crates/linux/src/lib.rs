@@ -4,6 +4,7 @@
 //! In: the kernel, and the files below a root that is normally `/`. Out: the
 //! traits of `seams`. It must not know what a node does with them.
 
+mod accounts;
 mod cgroups;
 mod clock;
 mod compressed;
@@ -13,6 +14,7 @@ mod growth;
 mod hints;
 mod host;
 mod huge_pages;
+mod inside;
 mod interfaces;
 mod lone_files;
 mod machine;
@@ -22,6 +24,7 @@ pub mod process;
 mod programs;
 mod publish;
 mod routes;
+mod selinux;
 mod storage;
 mod sub_path;
 #[cfg(test)]

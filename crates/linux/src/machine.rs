@@ -4,11 +4,14 @@
 use seams::host::{HostError, MachineFacts};
 
 use crate::files::{Files, Malformed};
-use crate::{cpus, huge_pages};
+use crate::{cpus, huge_pages, selinux};
 
 const MEMORY: &str = "/proc/meminfo";
 
 /// The first that can be read counts.
+const APP_ARMOR: &str = "/sys/kernel/security/apparmor";
+const APP_ARMOR_SAYS: &str = "/sys/module/apparmor/parameters/enabled";
+
 const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
 /// Firmware of PCs and servers; then of POWER, of POWER guests; and for those
@@ -47,9 +50,18 @@ pub(crate) fn look(files: &Files) -> Result<MachineFacts, HostError> {
         swap: files
             .parsed(MEMORY, &memory, |text| kibibytes(text, "SwapTotal"))?
             .unwrap_or(0),
+        page: rustix::param::page_size() as u64,
         huge_pages: huge_pages::look(files)?,
         cgroup_v1: !files.path(UNIFIED).exists(),
+        selinux: selinux::is_on(files),
+        app_armor: has_app_armor(files),
     })
+}
+
+/// It has its files, and says yes.
+fn has_app_armor(files: &Files) -> bool {
+    let says = files.text(APP_ARMOR_SAYS).unwrap_or_default();
+    files.path(APP_ARMOR).exists() && says.len() > 1 && says.starts_with('Y')
 }
 
 /// Empty if none can be read: no id is no reason not to be a node.
@@ -122,6 +134,22 @@ mod tests {
 
     fn files_of(root: &tempfile::TempDir) -> Files {
         Files::new(root.path().to_owned())
+    }
+
+    #[test]
+    fn app_armor_is_on_where_it_has_files_and_says_so() {
+        let says = "sys/module/apparmor/parameters/enabled";
+        let files = "sys/kernel/security/apparmor/profiles";
+        for (made, on) in [
+            (vec![(says, "Y\n"), (files, "")], true),
+            (vec![(says, "N\n"), (files, "")], false),
+            (vec![(says, "Y\n")], false),
+            (vec![(files, "")], false),
+        ] {
+            let root = tree(&made);
+            let found = has_app_armor(&Files::new(root.path().to_owned()));
+            assert_eq!(found, on, "{made:?}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use seams::storage::{
 
 use crate::host::LinuxHost;
 use crate::lone_files::{self, End};
-use crate::{compressed, mounts, publish, sub_path, trees};
+use crate::{compressed, inside, mounts, publish, sub_path, trees};
 
 impl Storage for LinuxHost {
     fn make_directory(&self, path: &Path, mode: u32, parents: u32) -> Result<bool, HostError> {
@@ -33,6 +33,17 @@ impl Storage for LinuxHost {
     fn read_end(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError> {
         let path = self.path(path);
         lone_files::read(&path, End::Last, most).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn read_inside(
+        &self,
+        volume: &Path,
+        path: &str,
+        most: usize,
+    ) -> Result<Option<Vec<u8>>, HostError> {
+        let volume = self.path(volume);
+        inside::read(&volume, Path::new(path), most)
+            .map_err(|cause| HostError::at(&volume.join(path), cause))
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), HostError> {

@@ -107,7 +107,7 @@ fn prepare(at: &Path, is_directory: bool) -> io::Result<()> {
 }
 
 /// A volume's directory.
-struct Volume {
+pub(crate) struct Volume {
     /// Without links.
     path: PathBuf,
     descriptor: OwnedFd,
@@ -116,7 +116,7 @@ struct Volume {
 impl Volume {
     /// The volume's own path may have links in it: it is the node's, or the path
     /// of the machine that the pod names.
-    fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let path = fs::canonicalize(path)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let descriptor = openat(CWD, &path, flags, Mode::empty())?;
@@ -124,7 +124,7 @@ impl Volume {
     }
 
     /// What a path in the volume leads to.
-    fn part(&self, path: &Path) -> io::Result<OwnedFd> {
+    pub(crate) fn part(&self, path: &Path) -> io::Result<OwnedFd> {
         let resolved = fs::canonicalize(self.path.join(path))?;
         let Ok(inside) = resolved.strip_prefix(&self.path) else {
             let said = "it leads out of the volume: a link in it has to be mended";

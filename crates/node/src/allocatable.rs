@@ -112,22 +112,6 @@ impl Reservations {
         ]
     }
 
-    /// What all pods together are kept to. What eviction keeps free is part of it:
-    /// eviction has to come before the kernel does.
-    pub fn kept_to(&self, capacity: &Resources) -> Resources {
-        let without_eviction = Self {
-            memory_threshold: None,
-            storage_threshold: None,
-            ..self.clone()
-        };
-        let reserved = without_eviction.of(capacity);
-        let left = capacity.iter().map(|(name, all)| {
-            let left = reserved.get(name).map(|reserved| less(all, reserved));
-            (name.clone(), left.unwrap_or_else(|| all.clone()))
-        });
-        left.collect()
-    }
-
     /// Whether the machine has what it is told to reserve. To be asked once, at
     /// the start: upstream does not start with such a configuration.
     pub fn check(&self, capacity: &Resources) -> Result<(), OverReserved> {
@@ -179,37 +163,6 @@ pub fn of(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pods_are_kept_to_what_is_not_reserved_and_may_use_what_eviction_keeps_free() {
-        let resources = |list: &[(&str, &str)]| -> Resources {
-            let list = list.iter();
-            list.map(|(name, amount)| ((*name).to_owned(), amount.parse().unwrap()))
-                .collect()
-        };
-        let reservations = Reservations {
-            system: resources(&[("cpu", "500m"), ("memory", "1Gi")]),
-            kube: resources(&[("memory", "1Gi"), ("example.com/gpu", "1")]),
-            memory_threshold: Threshold::read("100Mi"),
-            storage_threshold: Threshold::read("10%"),
-        };
-        let capacity = [
-            ("cpu", "4"),
-            ("memory", "8Gi"),
-            ("ephemeral-storage", "10Gi"),
-        ];
-        let kept_to = [
-            ("cpu", "3500m"),
-            ("memory", "6Gi"),
-            ("ephemeral-storage", "10Gi"),
-        ];
-        assert_eq!(
-            reservations.kept_to(&resources(&capacity)),
-            resources(&kept_to)
-        );
-        let small = resources(&[("memory", "1Gi")]);
-        assert_eq!(reservations.kept_to(&small), resources(&[("memory", "0")]));
-    }
     use crate::testdata::{printed, resources};
 
     fn defaults() -> Reservations {

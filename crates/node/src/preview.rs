@@ -12,7 +12,6 @@ use crate::config::Config;
 use crate::observe::{Observer, Reports};
 use crate::posted::posted;
 use crate::readiness::CsiNodeState;
-use crate::resources::Resources;
 
 /// One that can say what the node's object would be.
 pub struct Preview {
@@ -44,10 +43,5 @@ impl Preview {
     /// The object, as the machine is now.
     pub async fn node(&self) -> Node {
         posted(&self.observer.config, &self.observer.look().await).node
-    }
-
-    /// What all pods together are kept to, of what the machine has.
-    pub fn kept_to(&self, capacity: &Resources) -> Resources {
-        self.observer.config.resources.reservations.kept_to(capacity)
     }
 }

@@ -42,8 +42,11 @@ pub(crate) fn machine() -> MachineFacts {
         cpus: 2,
         memory: 24_684_100 * 1024,
         swap: 0,
+        page: 4096,
         huge_pages: vec![pages(2 << 20), pages(1 << 30)],
         cgroup_v1: true,
+        selinux: false,
+        app_armor: false,
     }
 }
 

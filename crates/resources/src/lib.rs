@@ -3,9 +3,10 @@
 //! In: pods as the API has them, the node's settings, and what the machine has.
 //! Out: classes of service, sums of requests and limits, the resources of containers in
 //! CRI's words, and cgroups: their names, their values, and a tree of them on the
-//! machine behind its seam; [`garbage`], which takes away what dead containers leave;
-//! and [`logs`], which keeps the logs of those that run from filling the disk. All but
-//! that tree and these two is pure.
+//! machine behind its seam; ids for pods with users of their own ([`users`]);
+//! [`garbage`], which takes away what dead containers leave; and [`logs`], which keeps
+//! the logs of those that run from filling the disk. All but that tree, the record of
+//! those ids and these two is pure.
 //!
 //! It must not know who runs the pods. Managers of CPUs, memory and devices, and
 //! eviction are to come.
@@ -14,12 +15,16 @@ pub mod cgroups;
 pub mod garbage;
 pub mod linux;
 pub mod logs;
+mod memory_qos;
 pub mod qos;
 pub mod requests;
 #[cfg(test)]
 mod testing;
+pub mod users;
 
 pub use cgroups::{CgroupDriver, CgroupName, Layout, PodCgroups};
 pub use linux::Enforcement;
+pub use memory_qos::{Asked, MemoryQos};
 pub use qos::QosClass;
 pub use requests::{Amounts, Overhead};
+pub use users::PodUsers;

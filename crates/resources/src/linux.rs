@@ -7,6 +7,7 @@ use seams::cri;
 use seams::host::CgroupVersion;
 use types::Quantity;
 
+pub use crate::memory_qos::MemoryQos;
 use crate::qos::{self, QosClass};
 use crate::requests::{
     self, Amounts, CPU, HUGE_PAGES, MEMORY, Overhead, has_pod_level_resources, pod_limits,
@@ -25,7 +26,7 @@ pub const NO_QUOTA: i64 = -1;
 const SWAP_MAX: &str = "memory.swap.max";
 
 /// What a node was told to enforce, and what it can.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Enforcement {
     pub version: CgroupVersion,
     /// `cpuCFSQuota`: whether limits of CPUs are kept.
@@ -39,6 +40,8 @@ pub struct Enforcement {
     pub memory: i64,
     /// The sizes that the machine has, in bytes.
     pub huge_page_sizes: Vec<u64>,
+    /// The gate `MemoryQoS`, on a machine that can do it.
+    pub memory_qos: Option<MemoryQos>,
 }
 
 /// `memorySwap.swapBehavior`.
@@ -139,7 +142,17 @@ impl Enforcement {
         resources.oom_score_adj = qos::oom_score_adj(pod, container, self.memory);
         resources.hugepage_limits = self.huge_page_limits(spec, container);
         self.limit_swap(pod, container, &mut resources);
+        if let Some(memory_qos) = self.memory_qos() {
+            let unified = memory_qos.of_container(QosClass::of(pod), container);
+            resources.unified.extend(unified);
+        }
         resources
+    }
+
+    /// Only version 2 knows it.
+    pub(crate) fn memory_qos(&self) -> Option<&MemoryQos> {
+        let known = self.memory_qos.as_ref();
+        known.filter(|_| self.version == CgroupVersion::V2)
     }
 
     /// What all containers of a pod may use together.
@@ -231,12 +244,23 @@ impl Enforcement {
         let limit = of(&requests::limits(container.resources.as_ref()));
         let burstable = QosClass::of(pod) == QosClass::Burstable && !qos::is_critical(pod);
         let on_v2 = self.version == CgroupVersion::V2;
-        if !burstable || !on_v2 || request == limit || request > self.memory {
+        let knows_memory = self.memory > 0 && request <= self.memory;
+        if !burstable || !on_v2 || request == limit || !knows_memory {
             return 0;
         }
-        let share = i128::from(request) * i128::from(capacity) / i128::from(self.memory.max(1));
-        i64::try_from(share).unwrap_or_default()
+        proportion(request, self.memory, capacity)
     }
+}
+
+/// In floating point, as upstream: a byte more or less would be another value.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "upstream's rounding is wanted"
+)]
+fn proportion(part: i64, whole: i64, of: i64) -> i64 {
+    let share = part as f64 / whole as f64;
+    (share * of as f64) as i64
 }
 
 /// For a container that has CPUs of its own: nobody is to be kept from them.
@@ -279,6 +303,7 @@ mod tests {
             swap: Swap::Uncontrolled,
             memory: 10 * GIB,
             huge_page_sizes: vec![2 << 20, 1 << 30],
+            memory_qos: None,
         }
     }
 
@@ -503,6 +528,44 @@ mod tests {
             );
             assert_eq!(found.memory_swap_limit_in_bytes, v1, "{version:?} {swap:?}");
         }
+    }
+
+    #[test]
+    fn shares_of_swap_are_rounded_as_upstream_does() {
+        // The second is one less than whole numbers would give.
+        for (part, whole, of, expected) in [
+            (1 << 30, 10 << 30, 1000, 100),
+            (3, 10, 10, 3),
+            (29, 100, 100, 28),
+            (0, 10, 10, 0),
+        ] {
+            assert_eq!(proportion(part, whole, of), expected, "{part} of {whole}");
+        }
+    }
+
+    #[test]
+    fn memory_is_kept_and_held_back_where_the_gate_is_on_and_the_kernel_can() {
+        let memory = |amount: &str| json!({ "memory": amount });
+        let spec = json!({ "containers": [container("c", &memory("1Gi"), &memory("2Gi"))] });
+        let keys = |version, memory_qos| {
+            let enforcement = Enforcement {
+                version,
+                memory_qos,
+                ..enforcement()
+            };
+            let unified = of(&enforcement, &spec).unified;
+            unified.into_keys().collect::<Vec<String>>()
+        };
+        let on = MemoryQos {
+            throttling: 0.9,
+            reserve: true,
+            page: 4096,
+            allocatable: 8 * GIB,
+        };
+        let expected = ["memory.high", "memory.low", "memory.oom.group"];
+        assert_eq!(keys(CgroupVersion::V2, Some(on)), expected);
+        assert_eq!(keys(CgroupVersion::V1, Some(on)), [""; 0]);
+        assert_eq!(keys(CgroupVersion::V2, None), ["memory.oom.group"]);
     }
 
     #[test]

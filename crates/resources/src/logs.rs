@@ -128,10 +128,7 @@ impl LogRotation {
         let mut begun = self.host.hint(&self.links);
         loop {
             let now = self.clock.uptime();
-            let next = desk
-                .ledger
-                .next()
-                .map_or(regular, |next| next.min(regular));
+            let next = desk.ledger.next().map_or(regular, |next| next.min(regular));
             let pause = self.clock.sleep(next.saturating_sub(now));
             // Once a look is due soon, the rest is told of then.
             let soon = next <= now + ledger::PAUSE;
@@ -199,7 +196,9 @@ impl LogRotation {
             ..ContainerFilter::default()
         };
         let filter = Some(filter);
-        let listed = self.runtime.list_containers(ListContainersRequest { filter });
+        let listed = self
+            .runtime
+            .list_containers(ListContainersRequest { filter });
         let listed = listed.await?.containers.into_iter();
         let listed = listed.filter(|container| container.state() == running);
         Ok(listed.map(|container| container.id).collect())

@@ -59,6 +59,23 @@ pub fn pod_limits(spec: &PodSpec, overhead: Overhead) -> Amounts {
     sum
 }
 
+/// What is left of a machine for its pods when others have what is reserved for them.
+pub fn left(capacity: &Amounts, reserved: &[Amounts]) -> Amounts {
+    let left = |(name, whole): (&String, &Quantity)| {
+        let parts = reserved.iter().filter_map(|amounts| amounts.get(name));
+        let left = parts.fold(whole.clone(), |left, part| {
+            left.checked_sub(part).unwrap_or(left)
+        });
+        let left = if left.sign() < 0 {
+            Quantity::default()
+        } else {
+            left
+        };
+        (name.clone(), left)
+    };
+    capacity.iter().map(left).collect()
+}
+
 /// What the containers ask for together, whatever the pod says itself.
 pub fn container_requests(spec: &PodSpec) -> Amounts {
     Uses::of(spec, requests).whole()
@@ -241,6 +258,22 @@ mod tests {
         assert_eq!(text(&limits), json!({ "memory": "1088Mi" }));
         let limits = pod_limits(spec, Overhead::Excluded);
         assert_eq!(text(&limits), json!({ "memory": "1Gi" }));
+    }
+
+    #[test]
+    fn what_is_reserved_is_taken_off_and_nothing_is_less_than_nothing() {
+        let of = |list: Value| {
+            let list: BTreeMap<String, ApiQuantity> = serde_json::from_value(list).unwrap();
+            amounts(Some(&list))
+        };
+        let capacity = of(json!({ "cpu": "4", "memory": "8Gi", "pid": "100" }));
+        let reserved = [
+            of(json!({ "cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi" })),
+            of(json!({ "cpu": "500m", "pid": "200" })),
+        ];
+        let expected = json!({ "cpu": "3", "memory": "7Gi", "pid": "0" });
+        assert_eq!(text(&left(&capacity, &reserved)), expected);
+        assert_eq!(left(&capacity, &[]), capacity);
     }
 
     #[test]

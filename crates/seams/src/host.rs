@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use cgroups::{CgroupFacts, CgroupValue, CgroupVersion};
-pub use growth::{Growth, Grown, Untold};
+pub use growth::{Grown, Growth, Untold};
 pub use program::{Executed, Program};
 
 mod cgroups;
@@ -63,10 +63,25 @@ pub struct MachineFacts {
     pub memory: u64,
     /// Bytes; 0 without swap.
     pub swap: u64,
+    /// Bytes of a page of memory.
+    pub page: u64,
     /// One entry per supported size, zero pages included, smallest size first.
     pub huge_pages: Vec<HugePages>,
     /// Its control groups are of version 1, or of both.
     pub cgroup_v1: bool,
+    /// `SELinux` is on: files have labels that count.
+    pub selinux: bool,
+    /// `AppArmor` is on: containers can be kept to profiles.
+    pub app_armor: bool,
+}
+
+/// The ids that an account of the machine may hand on, as its tools tell them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SubordinateIds {
+    /// The answer of `getsubids NAME`.
+    pub users: String,
+    /// The answer of `getsubids -g NAME`.
+    pub groups: String,
 }
 
 /// The huge pages of one size.
@@ -143,6 +158,13 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
 
     /// The addresses of a name, in the resolver's order.
     fn resolve<'a>(&'a self, name: &'a str) -> Answer<'a, Vec<IpAddr>>;
+
+    /// What an account may hand on of its ids: `None` if there is no such account,
+    /// or no tool that knows.
+    fn subordinate_ids<'a>(&'a self, account: &'a str) -> Answer<'a, Option<SubordinateIds>> {
+        let _ = account;
+        Box::pin(async { Ok(None) })
+    }
 
     /// A small file, such as the node keeps for itself: `None` if it is not there.
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError>;

@@ -197,6 +197,16 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// have put it there: a link, or whatever else is no file, is an error.
     fn read_end(&self, path: &Path, most: usize) -> Result<Option<Vec<u8>>, HostError>;
 
+    /// A file that pods put into a volume, by its path there: so many bytes at most,
+    /// `None` if it is not there. Links are followed, and lead nowhere but into the
+    /// volume; what is no file is an error.
+    fn read_inside(
+        &self,
+        volume: &Path,
+        path: &str,
+        most: usize,
+    ) -> Result<Option<Vec<u8>>, HostError>;
+
     /// Removes a file or a link, not what it leads to; none is fine.
     fn remove_file(&self, path: &Path) -> Result<(), HostError>;
 

@@ -199,6 +199,19 @@ impl Storage for Machine {
         })
     }
 
+    fn read_inside(
+        &self,
+        volume: &Path,
+        path: &str,
+        most: usize,
+    ) -> Result<Option<Vec<u8>>, HostError> {
+        let path = volume.join(checked_sub_path(path)?);
+        self.on_disk(|disk| {
+            let content = disk.content(&path)?;
+            Ok(content.map(|content| content[..content.len().min(most)].to_vec()))
+        })
+    }
+
     fn remove_file(&self, path: &Path) -> Result<(), HostError> {
         self.on_disk(|disk| {
             if let Some(Held::Directory(_)) = disk.held.get(path) {

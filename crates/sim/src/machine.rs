@@ -150,8 +150,11 @@ impl Host for Machine {
             cpus: shape.cpus,
             memory: shape.memory,
             swap: 0,
+            page: 4096,
             huge_pages: Vec::new(),
             cgroup_v1: false,
+            selinux: false,
+            app_armor: true,
         })
     }
 

@@ -3,12 +3,14 @@
 
 mod clean;
 mod end;
+mod env_files;
 mod image_volumes;
 mod kill;
 mod prepare;
 mod reset;
 mod sandbox;
 mod start;
+mod users;
 
 use std::time::Duration;
 

@@ -5,8 +5,7 @@
 //!
 //! 1. sysctls: `sysctls`
 //! 2. the scheduler's rules, seen from the node: `predicates`
-//! 3. `AppArmor`: `app_armor`; only what the pod itself shows. That the machine has
-//!    no `AppArmor` at all is not noticed yet
+//! 3. `AppArmor`: `app_armor`
 //! 4. pod features: resources of the pod as a whole, where they are turned off
 //!
 //! Not yet: resizes; pressure on the node (`Evicted`), before the sysctls; managers of
@@ -49,6 +48,8 @@ pub struct Settings {
     pub operating_system: &'static str,
     /// The feature gate `PodLevelResources`.
     pub pod_level_resources: bool,
+    /// Whether the machine has `AppArmor`.
+    pub app_armor: bool,
 }
 
 /// Why a pod must not run here. It has failed then, and stays so.
@@ -104,7 +105,7 @@ pub fn admit(
     let spec = pod.spec.as_ref().unwrap_or(&nothing);
     sysctls::check(spec, settings)?;
     let victims = predicates::check(&Case { pod, spec, others }, node, settings)?;
-    app_armor::check(pod, spec)?;
+    app_armor::check(pod, spec, settings)?;
     pod_features(spec, settings)?;
     Ok(Admitted { victims })
 }

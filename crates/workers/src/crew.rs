@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use resources::garbage::Wanted;
-use resources::{Overhead, QosClass, requests};
+use resources::{Asked, Overhead, QosClass, requests};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use types::desired::Desired;
-use types::{PodName, PodRef, PodUid};
+use types::{PodName, PodRef, PodUid, Quantity};
 
 use crate::admission::{self, Admitted, Rejection};
 use crate::fold::{Fold, Order};
@@ -49,8 +49,8 @@ struct State {
     started: u64,
     /// What the API has of each, as it was last passed on.
     seen: BTreeMap<PodUid, Arc<Pod>>,
-    /// What the burstable pods ask for together.
-    milli_cpu: i64,
+    /// What the pods ask for together, as their groups were last told.
+    shared: Option<(i64, Asked)>,
     /// Pods that make room, and until when they are waited for, by the clock's uptime.
     leaving: BTreeMap<PodUid, Duration>,
 }
@@ -68,6 +68,7 @@ impl Crew {
         if node.wait_for(|view| view.node.is_some()).await.is_err() {
             return;
         }
+        on.check_resolv_conf();
         let mut known = on.observations.known();
         let mut state = State {
             fold: Fold::default(),
@@ -75,7 +76,7 @@ impl Crew {
             workers: JoinSet::new(),
             started: 0,
             seen: BTreeMap::new(),
-            milli_cpu: 0,
+            shared: None,
             leaving: BTreeMap::new(),
         };
         known.mark_changed();
@@ -221,7 +222,7 @@ impl Crew {
             }
         }
         self.publish(state);
-        self.share_cpu(state);
+        self.share(state);
     }
 
     fn tell_of_preemption(&self, state: &mut State, uid: &PodUid) {
@@ -302,29 +303,37 @@ impl Crew {
         });
     }
 
-    /// The share of the burstable pods follows what they ask for.
-    fn share_cpu(&self, state: &mut State) {
+    /// What the groups of the classes have follows what their pods ask for.
+    fn share(&self, state: &mut State) {
         let Some(cgroups) = &self.on.cgroups else {
             return;
         };
+        let (mut milli_cpu, mut memory) = (0_i64, Asked::default());
         let pods = state.fold.pods();
-        let burstable = pods.filter(|(_, slot, finished)| {
-            !finished && slot.source.is_some() && QosClass::of(&slot.pod) == QosClass::Burstable
-        });
-        let milli_cpu = burstable
-            .filter_map(|(_, slot, _)| {
-                let spec = slot.pod.spec.as_ref()?;
-                let asked = requests::pod_requests(spec, Overhead::Included);
-                Some(asked.get("cpu")?.milli_value())
-            })
-            .fold(0_i64, i64::saturating_add);
-        if milli_cpu == state.milli_cpu {
+        let active = pods.filter(|(_, slot, finished)| !finished && slot.source.is_some());
+        for (_, slot, _) in active {
+            let Some(spec) = &slot.pod.spec else { continue };
+            let asked = requests::pod_requests(spec, Overhead::Included);
+            let bytes = asked.get("memory").map_or(0, Quantity::value);
+            match QosClass::of(&slot.pod) {
+                QosClass::Guaranteed => {
+                    memory.guaranteed = memory.guaranteed.saturating_add(bytes);
+                }
+                QosClass::Burstable => {
+                    memory.burstable = memory.burstable.saturating_add(bytes);
+                    let cpu = asked.get("cpu").map_or(0, Quantity::milli_value);
+                    milli_cpu = milli_cpu.saturating_add(cpu);
+                }
+                QosClass::BestEffort => {}
+            }
+        }
+        if state.shared == Some((milli_cpu, memory)) {
             return;
         }
-        match cgroups.share(milli_cpu) {
-            Ok(()) => state.milli_cpu = milli_cpu,
+        match cgroups.share(milli_cpu, memory) {
+            Ok(()) => state.shared = Some((milli_cpu, memory)),
             Err(error) => {
-                warn!(%error, "the share of burstable pods is not as it should be, will try again");
+                warn!(%error, "the shares of the classes of pods are not as they should be, will try again");
             }
         }
     }
@@ -343,6 +352,10 @@ impl Crew {
                         Ok(()) => on.volumes.remove_pod(&pod.uid).await,
                         failed => failed,
                     };
+                    if removed.is_ok() {
+                        // The record went with the directory.
+                        on.users.forget(&pod.uid);
+                    }
                     match removed {
                         Ok(()) => {
                             info!(uid = %pod.uid, "the directory of a pod that is gone was removed");

@@ -1,6 +1,6 @@
 //! What the workers of one node stand on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use images::Images;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
 use pleg::Observations;
-use resources::{Amounts, Enforcement, PodCgroups};
+use resources::{Amounts, Enforcement, PodCgroups, PodUsers};
 use seams::{SharedClock, SharedHost, SharedRuntime, SharedStorage};
 use status::Reports;
 use tokio::sync::watch;
@@ -41,6 +41,8 @@ pub struct Settings {
     pub hosts_file: PathBuf,
     pub dns: DnsSettings,
     pub security: SecuritySettings,
+    /// The gate `EnvFiles`.
+    pub env_files: bool,
     pub admission: admission::Settings,
     pub own_policies: OwnPolicies,
     /// `crashLoopBackOff.maxContainerRestartPeriod`.
@@ -67,10 +69,12 @@ pub struct NodeView {
     /// Runtime handlers that can mount read-only all the way down; the default one has
     /// no name.
     pub recursive_read_only: BTreeSet<String>,
+    /// By the name of each runtime handler, whether it can give pods users of their own.
+    pub user_namespaces: BTreeMap<String, bool>,
     /// What the node can give to pods.
     pub allocatable: Amounts,
-    /// What all pods together are kept to.
-    pub enforced: Amounts,
+    /// What the node's machine has.
+    pub capacity: Amounts,
 }
 
 /// What workers stand on.
@@ -87,6 +91,8 @@ pub struct Foundations {
     /// `None` without `cgroupsPerQOS`.
     pub cgroups: Option<PodCgroups>,
     pub enforcement: Enforcement,
+    /// Ids for pods with users of their own.
+    pub users: PodUsers,
     pub reports: Reports,
     pub telling: Telling,
     /// `None` without an API server.

@@ -19,6 +19,7 @@ mod objects;
 pub mod order;
 mod own_policies;
 pub mod plan;
+mod resolv_conf;
 pub mod slot;
 pub mod spec;
 mod task;

@@ -1,6 +1,6 @@
 //! Events about pods and their containers.
 
-use api::events::{Recorder, Severity};
+use api::events::{Recorder, Severity, about_node};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 
 use crate::plan::Kind;
@@ -18,6 +18,12 @@ impl Telling {
 
     pub fn warning(&self, pod: &Pod, reason: &str, message: impl Into<String>) {
         self.tell(about(pod, None), Severity::Warning, reason, message.into());
+    }
+
+    /// About the node itself.
+    pub fn node_warning(&self, node: &str, reason: &str, message: impl Into<String>) {
+        let about = about_node(node);
+        self.tell(about, Severity::Warning, reason, message.into());
     }
 
     pub fn container(

@@ -15,13 +15,19 @@ use jiff::tz::TimeZone;
 use resources::cgroups::NotAName;
 use resources::garbage::Limits;
 use resources::logs::Policy;
-use resources::{CgroupDriver, CgroupName};
+use resources::users::UsersConfig;
+use resources::{Amounts, CgroupDriver, CgroupName};
 use thiserror::Error;
+use types::quantity::Format;
+use types::{CpuSet, Quantity};
 use volumes::Layout;
 use workers::OwnPolicies;
 use workers::admission;
 use workers::spec::dns::DnsSettings;
 use workers::spec::security::SecuritySettings;
+
+/// Where nothing else is said.
+const DEFAULT_IDS_PER_POD: u32 = 65_536;
 
 /// What a node is to do with pods.
 #[derive(Clone, Debug)]
@@ -37,6 +43,10 @@ pub struct PodsConfig {
     pub(crate) plugins: Option<plugins::Loaded>,
     pub(crate) cgroups: Option<CgroupConfig>,
     pub(crate) enforcing: Enforcing,
+    /// What is not for pods: `kubeReserved` and `systemReserved`.
+    pub(crate) reserved: Vec<Amounts>,
+    pub(crate) users: UsersConfig,
+    pub(crate) env_files: bool,
     pub(crate) garbage: Limits,
     pub(crate) own_policies: OwnPolicies,
     /// `None`: logs are not rotated.
@@ -88,6 +98,14 @@ pub(crate) struct Enforcing {
     pub(crate) quota_period: Duration,
     pub(crate) kill_single_process: Option<bool>,
     pub(crate) limited_swap: bool,
+    pub(crate) memory_qos: Option<MemoryQosConfig>,
+}
+
+/// The gate `MemoryQoS` and what goes with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryQosConfig {
+    pub(crate) throttling: f64,
+    pub(crate) reserve: bool,
 }
 
 /// What the process knows and the settings do not.
@@ -129,6 +147,12 @@ impl PodsConfig {
             let texts = settings.list(path).iter().filter_map(|one| one.as_str());
             texts.map(str::to_owned).collect::<Vec<String>>()
         };
+        let number = |path: &str, otherwise: u32| {
+            let given = settings.value(path).and_then(serde_json::Value::as_i64);
+            given
+                .and_then(|given| u32::try_from(given).ok())
+                .unwrap_or(otherwise)
+        };
         let url = match path("staticPodURL") {
             None => None,
             Some(url) => Some((url.to_owned(), headers(settings)?)),
@@ -156,6 +180,7 @@ impl PodsConfig {
                     .collect(),
                 domain: settings.text("clusterDomain").to_owned(),
                 node_ips: Vec::new(),
+                hostname_override: gates.enabled("HostnameOverride"),
             },
             security: SecuritySettings {
                 seccomp_root: root.join("seccomp"),
@@ -166,6 +191,7 @@ impl PodsConfig {
                 allowed_unsafe_sysctls: list("allowedUnsafeSysctls"),
                 kernel: flags.kernel.clone(),
                 supplemental_groups_policy: false,
+                app_armor: false,
                 operating_system: "linux",
                 pod_level_resources: gates.enabled("PodLevelResources"),
             },
@@ -185,7 +211,15 @@ impl PodsConfig {
                     .value("singleProcessOOMKill")
                     .and_then(serde_json::Value::as_bool),
                 limited_swap: settings.text("memorySwap.swapBehavior") == "LimitedSwap",
+                memory_qos: memory_qos(settings, gates),
             },
+            reserved: reserved(settings),
+            users: UsersConfig {
+                pods: Layout::new(root.clone()).pods(),
+                ids_per_pod: number("userNamespaces.idsPerPod", DEFAULT_IDS_PER_POD),
+                most_pods: number("maxPods", 0),
+            },
+            env_files: gates.enabled("EnvFiles"),
             garbage: flags.garbage,
             own_policies: OwnPolicies {
                 of_containers: gates.enabled("ContainerRestartRules"),
@@ -216,6 +250,34 @@ fn cgroups(settings: &Settings) -> Result<Option<CgroupConfig>, NotAName> {
         processes: settings.int("podPidsLimit"),
         enforce_pods: enforced.any(|one| one.as_str() == Some("pods")),
     }))
+}
+
+/// CPUs that are reserved by number come before those that are by amount. What is no
+/// quantity is refused elsewhere.
+fn reserved(settings: &Settings) -> Vec<Amounts> {
+    let amounts = |field: &str| -> Amounts {
+        let entries = settings.entries(field);
+        let read = entries
+            .filter_map(|(name, value)| Some((name.to_owned(), value.as_str()?.parse().ok()?)));
+        read.collect()
+    };
+    let (mut kube, mut system) = (amounts("kubeReserved"), amounts("systemReserved"));
+    let cpus: Option<CpuSet> = settings.text("reservedSystemCPUs").parse().ok();
+    if let Some(cpus) = cpus.filter(|cpus| !cpus.is_empty()) {
+        let count = i64::try_from(cpus.len()).unwrap_or(i64::MAX);
+        system.insert("cpu".to_owned(), Quantity::new(count, Format::DecimalSi));
+        kube.remove("cpu");
+    }
+    vec![kube, system]
+}
+
+fn memory_qos(settings: &Settings, gates: &FeatureGates) -> Option<MemoryQosConfig> {
+    let factor = settings.value("memoryThrottlingFactor");
+    let factor = factor.and_then(serde_json::Value::as_f64)?;
+    gates.enabled("MemoryQoS").then(|| MemoryQosConfig {
+        throttling: factor,
+        reserve: settings.text("memoryReservationPolicy") == "TieredReservation",
+    })
 }
 
 fn longest_backoff(settings: &Settings) -> Duration {

@@ -100,7 +100,7 @@ impl Viewing {
             }
             None => self.expected(expected).await,
         };
-        let view = view_of(node, &runtime, &self.preview);
+        let view = view_of(node, &runtime);
         self.view.send_if_modified(|before| {
             let news = **before != view;
             if news {
@@ -120,7 +120,7 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
     std::future::pending::<()>().await;
 }
 
-fn view_of(node: Arc<Node>, runtime: &RuntimeFacts, preview: &node::Preview) -> NodeView {
+fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
     let status = node.status.as_ref();
     let addresses = status.and_then(|status| status.addresses.as_deref());
     let internal = addresses
@@ -136,14 +136,19 @@ fn view_of(node: Arc<Node>, runtime: &RuntimeFacts, preview: &node::Preview) -> 
     }
     let amounts = |list| resources::requests::amounts(list);
     let handlers = runtime.handlers.iter();
+    let user_namespaces = handlers
+        .map(|handler| (handler.name.clone(), handler.user_namespaces))
+        .collect();
+    let handlers = runtime.handlers.iter();
     let recursive = handlers.filter(|handler| handler.recursive_read_only_mounts);
     NodeView {
         runtime_name: runtime.name.clone(),
         network_problem: runtime.network_problem(),
         host_ips,
         recursive_read_only: recursive.map(|handler| handler.name.clone()).collect(),
+        user_namespaces,
         allocatable: amounts(status.and_then(|status| status.allocatable.as_ref())),
-        enforced: preview.kept_to(&amounts(status.and_then(|status| status.capacity.as_ref()))),
+        capacity: amounts(status.and_then(|status| status.capacity.as_ref())),
         node: Some(node),
     }
 }

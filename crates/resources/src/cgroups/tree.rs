@@ -8,10 +8,12 @@ use k8s_openapi::api::core::v1::Pod;
 use seams::host::{CgroupFacts, HostError};
 use seams::{SharedClock, SharedHost};
 use thiserror::Error;
+use tracing::warn;
 use types::PodUid;
 
 use super::{CgroupName, Layout, Limits};
 use crate::linux::{Enforcement, MIN_SHARES};
+use crate::memory_qos::Asked;
 use crate::qos::QosClass;
 use crate::requests::Amounts;
 
@@ -98,11 +100,18 @@ impl PodCgroups {
     }
 
     /// To be done whenever pods come or go: `milli_cpu` is what the burstable ones
-    /// ask for together.
-    pub fn share(&self, milli_cpu: i64) -> Result<(), CgroupError> {
+    /// ask for together, `memory` what they and the guaranteed ones do.
+    pub fn share(&self, milli_cpu: i64, memory: Asked) -> Result<(), CgroupError> {
         let sizes = &self.enforcement.huge_page_sizes;
+        let mut of_all = Limits::of_all(sizes);
+        let mut of_burstable = Limits::of_burstable(milli_cpu, sizes);
+        if let Some(memory_qos) = self.enforcement.memory_qos() {
+            of_all.unified = vec![memory_qos.of_all(memory)];
+            of_burstable.unified = vec![memory_qos.of_burstable(memory)];
+        }
+        self.write(self.layout.pods(), &of_all)?;
         let burstable = self.layout.class(QosClass::Burstable);
-        self.write(&burstable, &Limits::of_burstable(milli_cpu, sizes))?;
+        self.write(&burstable, &of_burstable)?;
         let best_effort = self.layout.class(QosClass::BestEffort);
         self.write(&best_effort, &Limits::of_best_effort(sizes))
     }
@@ -123,7 +132,15 @@ impl PodCgroups {
             return Ok(());
         }
         let limits = Limits::of_pod(pod, &self.enforcement, self.processes);
-        self.make(&self.name_of(pod), &limits)
+        let made = self.make(&self.name_of(pod), &limits);
+        match made {
+            // As upstream: the pod runs, and keeps to less than it should.
+            Err(error @ CgroupError::Write { .. }) => {
+                warn!(%error, "a pod runs without all of its limits");
+                Ok(())
+            }
+            made => made,
+        }
     }
 
     /// All pods that have a group, whoever made it.
@@ -180,12 +197,7 @@ impl PodCgroups {
             ..Limits::default()
         };
         // No page sizes: nothing is said of huge pages.
-        let values = least.values(&self.facts, &[]);
-        let written = self.host.write_cgroup(&self.layout.path(name), &values);
-        written.map_err(|cause| CgroupError::Write {
-            path: self.text(name),
-            cause,
-        })
+        self.write_for(name, &least, &[])
     }
 
     pub fn name_of(&self, pod: &Pod) -> CgroupName {
@@ -203,7 +215,17 @@ impl PodCgroups {
     }
 
     fn write(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {
-        let values = limits.values(&self.facts, &self.enforcement.huge_page_sizes);
+        self.write_for(name, limits, &self.enforcement.huge_page_sizes)
+    }
+
+    /// Of huge pages, only those of these sizes are spoken of.
+    fn write_for(
+        &self,
+        name: &CgroupName,
+        limits: &Limits,
+        page_sizes: &[u64],
+    ) -> Result<(), CgroupError> {
+        let values = limits.values(&self.facts, page_sizes);
         let written = self.host.write_cgroup(&self.layout.path(name), &values);
         written.map_err(|cause| CgroupError::Write {
             path: self.text(name),

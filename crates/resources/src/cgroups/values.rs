@@ -29,6 +29,8 @@ pub struct Limits {
     pub processes: Option<i64>,
     /// Bytes by page size in bytes. Sizes that are not said get nothing.
     pub huge_pages: BTreeMap<u64, i64>,
+    /// Other files of version 2, as they are; version 1 has none of them.
+    pub unified: Vec<(String, String)>,
 }
 
 impl Limits {
@@ -45,6 +47,11 @@ impl Limits {
         let requests = pod_requests(spec, Overhead::Included);
         limits.huge_pages = huge_pages(&requests);
         let class = QosClass::of(pod);
+        let memory_qos = enforcement.memory_qos();
+        limits.unified = memory_qos
+            .and_then(|qos| qos.of_pod(class, spec))
+            .into_iter()
+            .collect();
         if class == QosClass::BestEffort {
             return limits;
         }
@@ -81,7 +88,16 @@ impl Limits {
             memory: value(MEMORY),
             processes: value(PIDS),
             huge_pages: huge_pages(allocatable),
-            cpu_quota: None,
+            ..Self::default()
+        }
+    }
+
+    /// What all pods are given again and again: nothing but that their huge pages are
+    /// theirs to limit, as upstream does it.
+    pub fn of_all(page_sizes: &[u64]) -> Self {
+        Self {
+            huge_pages: unbounded(page_sizes),
+            ..Self::default()
         }
     }
 
@@ -160,6 +176,8 @@ impl Limits {
             Some(..0) => values.push(CgroupValue::new("memory.max", "max")),
             Some(memory) => values.push(CgroupValue::new("memory.max", memory)),
         }
+        let unified = self.unified.iter();
+        values.extend(unified.map(|(file, value)| CgroupValue::new(file.clone(), value)));
         values
     }
 
@@ -182,7 +200,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::linux::Swap;
+    use crate::linux::{MemoryQos, Swap};
     use crate::testing::{container, pod};
 
     const PAGES: [u64; 1] = [2 << 20];
@@ -196,6 +214,7 @@ mod tests {
             swap: Swap::Uncontrolled,
             memory: 1 << 33,
             huge_page_sizes: PAGES.to_vec(),
+            memory_qos: None,
         }
     }
 
@@ -291,6 +310,25 @@ mod tests {
     fn a_pod_that_asks_for_nothing_gets_the_least() {
         let spec = json!({ "containers": [container("c", &json!(null), &json!(null))] });
         check(&spec, 0, &["cpu.shares=2"], &["cpu.weight=1"]);
+    }
+
+    #[test]
+    fn memory_is_kept_for_pods_on_version_2_where_the_gate_is_on() {
+        let amounts = json!({ "cpu": "1", "memory": "4096" });
+        let pod = pod(&json!({ "containers": [container("c", &amounts, &json!(null))] }));
+        let on = Enforcement {
+            memory_qos: Some(MemoryQos {
+                throttling: 0.9,
+                reserve: true,
+                page: 4096,
+                allocatable: 1 << 33,
+            }),
+            ..enforcement()
+        };
+        let limits = Limits::of_pod(&pod, &on, 0);
+        let expected = ["cpu.weight=39", "memory.low=4096"];
+        assert_eq!(written(&limits, CgroupVersion::V2), expected);
+        assert_eq!(written(&limits, CgroupVersion::V1), ["cpu.shares=1024"]);
     }
 
     #[test]

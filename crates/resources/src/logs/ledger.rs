@@ -251,11 +251,18 @@ mod tests {
         assert!(fast.to_watch(TICK, seconds(2)).is_empty());
         let mut quiet = seen(&[500, 500]);
         let path = PathBuf::from("/logs/0.log");
-        assert_eq!(quiet.to_watch(TICK, seconds(2)), std::slice::from_ref(&path));
+        assert_eq!(
+            quiet.to_watch(TICK, seconds(2)),
+            std::slice::from_ref(&path)
+        );
         assert!(quiet.to_watch(TICK, seconds(2)).is_empty(), "it is watched");
         quiet.grown(&path, seconds(2));
         assert_eq!(quiet.to_watch(TICK, seconds(2)), [] as [PathBuf; 0]);
-        assert_eq!(quiet.next(), Some(seconds(3)), "a pause after the last look");
+        assert_eq!(
+            quiet.next(),
+            Some(seconds(3)),
+            "a pause after the last look"
+        );
         quiet.seen("c", 500, seconds(3), FULL, TICK);
         assert_eq!(quiet.to_watch(TICK, seconds(3)), [path]);
     }

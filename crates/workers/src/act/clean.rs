@@ -9,6 +9,7 @@ use tracing::{debug, warn};
 use super::{Outcome, RETRY};
 use crate::objects::PodObjects;
 use crate::slot::Slot;
+use crate::spec::spec_of;
 use crate::task::Worker;
 
 /// What is busy is soon free: a mount that a dying process still holds.
@@ -35,6 +36,11 @@ impl Worker {
             if let Err(error) = removed {
                 return self.not_clean(&error.to_string());
             }
+        }
+        // A pod that nobody knows any more may have had users of its own.
+        let own_users = spec_of(&slot.pod).host_users == Some(false) || slot.source.is_none();
+        if own_users && let Err(error) = on.users.release(uid).await {
+            return self.not_clean(&error.to_string());
         }
         on.images.forget(uid);
         self.objects = PodObjects::default();

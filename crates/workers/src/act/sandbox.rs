@@ -36,7 +36,8 @@ impl Worker {
     /// Without a problem: it was cut short.
     async fn try_sandbox(&mut self, slot: &Slot, attempt: u32) -> Result<(), Option<String>> {
         let on = Arc::clone(&self.on);
-        let config = self.sandbox_config(slot, attempt)?;
+        let security = self.security(slot).await?;
+        let config = self.sandbox_config(slot, attempt, &security)?;
         let directory = log_directory(&on.settings.logs, &slot.pod);
         make_log_directory(&on.storage, &directory).await?;
         let runtime_handler = self.runtime_handler(slot).await;
@@ -80,6 +81,7 @@ impl Worker {
         &self,
         slot: &Slot,
         attempt: u32,
+        security: &PodSecurity,
     ) -> Result<cri::PodSandboxConfig, Option<String>> {
         let on = &self.on;
         let dns = self.dns(slot)?;
@@ -89,11 +91,11 @@ impl Worker {
             .map(|groups| groups.parent_of(&slot.pod));
         let sources = SandboxSources {
             logs: &on.settings.logs,
-            cluster_domain: &on.settings.dns.domain,
+            names: &on.settings.dns,
             dns: &dns,
             cgroup_parent: parent.as_deref().unwrap_or_default(),
             enforcement: &on.enforcement,
-            security: &PodSecurity::default(),
+            security,
         };
         config(&slot.pod, attempt, &sources).map_err(|error| Some(error.to_string()))
     }
@@ -108,8 +110,9 @@ impl Worker {
         settings.node_ips.clone_from(&on.node.borrow().host_ips);
         let PodDns { config, notices } = PodDns::of(&slot.pod, &settings, file.as_ref());
         for notice in notices {
-            if notice.about == About::Pod {
-                on.telling.warning(&slot.pod, notice.reason, notice.message);
+            match notice.about {
+                About::Pod => on.telling.warning(&slot.pod, notice.reason, notice.message),
+                About::Node => on.warn_of_node(notice),
             }
         }
         Ok(config)
@@ -125,7 +128,11 @@ fn read_resolv_conf(host: &seams::SharedHost, path: &Path) -> Result<ResolvConf,
         ))
     })?;
     let text = String::from_utf8_lossy(&content);
-    ResolvConf::parse(&text).map_err(|error| Some(format!("{shown}: {error}")))
+    ResolvConf::parse(&text).map_err(|error| {
+        Some(format!(
+            "Encountered error while parsing resolv conf file. Error: {error}"
+        ))
+    })
 }
 
 async fn make_log_directory(

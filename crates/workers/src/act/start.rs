@@ -25,7 +25,8 @@ use crate::plan::{Kind, Start, backoff_key};
 use crate::slot::Slot;
 use crate::spec::container::{ContainerSources, config, of_ephemeral};
 use crate::spec::downward::Surroundings;
-use crate::spec::env::{Environment, Sources};
+use crate::spec::env::files::EnvFiles;
+use crate::spec::env::{EnvError, Environment, Sources};
 use crate::spec::hostname::Hostname;
 use crate::spec::mounts::{
     self, MountSources, MountedVolume, VolumeContent, sub_path, termination_file,
@@ -61,6 +62,7 @@ pub(super) struct Scene<'a> {
     observed: &'a ObservedPod,
     sandbox_id: String,
     pub(super) sandbox: cri::PodSandboxConfig,
+    security: PodSecurity,
     pub(super) found: Found,
     images: ImageVolumes,
 }
@@ -108,10 +110,15 @@ impl Worker {
         let Some(newest) = observed.sandboxes.first() else {
             return Outcome::Done;
         };
-        let sandbox = match self.sandbox_config(slot, newest.attempt) {
+        let security = self.security(slot).await;
+        let sandbox = security.and_then(|security| {
+            let sandbox = self.sandbox_config(slot, newest.attempt, &security)?;
+            Ok((sandbox, security))
+        });
+        let (sandbox, security) = match sandbox {
             Ok(sandbox) => sandbox,
-            Err(problem) => {
-                let problem = problem.unwrap_or_default();
+            Err(None) => return Outcome::Cut,
+            Err(Some(problem)) => {
                 let message = format!("Failed to create pod sandbox: {problem}");
                 on.telling
                     .warning(&slot.pod, "FailedCreatePodSandBox", message);
@@ -125,6 +132,7 @@ impl Worker {
             observed,
             sandbox_id: newest.id.clone(),
             sandbox,
+            security,
             found,
             images: ImageVolumes::new(),
         };
@@ -322,7 +330,8 @@ impl Worker {
         let on = &self.on;
         let pod = &scene.slot.pod;
         let target = target(scene, start)?;
-        let environment = self.environment(scene, container)?;
+        let env_files = self.env_files(container).await;
+        let environment = self.environment(scene, container, env_files.as_ref())?;
         let image_user = self.image_user(container).await?;
         let logs = log_directory(&on.settings.logs, pod);
         let restart_count = match &start.before {
@@ -346,10 +355,10 @@ impl Worker {
                 termination_file: files.termination.as_deref(),
                 has_addresses: !ips.is_empty(),
                 recursive_read_only: self.known.recursive_read_only,
-                selinux: false,
+                selinux: on.settings.security.selinux,
             },
             enforcement: &on.enforcement,
-            security: &PodSecurity::default(),
+            security: &scene.security,
             settings: &on.settings.security,
             stop_signals: on.settings.stop_signals,
             target,
@@ -361,6 +370,7 @@ impl Worker {
         &self,
         scene: &Scene<'_>,
         container: &Container,
+        files: Option<&EnvFiles>,
     ) -> Result<Environment, Trouble> {
         let on = &self.on;
         let view = Arc::clone(&on.node.borrow());
@@ -374,10 +384,18 @@ impl Worker {
             services: services.as_ref().map(|services| services.as_slice()),
             config_maps: &scene.found.config_maps,
             secrets: &scene.found.secrets,
+            has_api: on.objects.is_some(),
+            files,
             surroundings: &surroundings,
         };
         let environment = Environment::of(&scene.slot.pod, container, &sources);
-        environment.map_err(|error| Trouble::config(error.to_string()))
+        environment.map_err(|error| {
+            if let EnvError::File { path, cause: Some(cause) } = &error {
+                let path = path.display();
+                tracing::warn!(pod = %self.pod, container = container.name, %path, err = %cause, "a file with variables is not as it should be");
+            }
+            Trouble::config(error.to_string())
+        })
     }
 
     /// The pod's own addresses, or the node's where it has none of its own.
@@ -513,7 +531,7 @@ impl Worker {
             let of_node = on.host.read(&on.settings.hosts_file)?.unwrap_or_default();
             return Ok(hosts::of_node(&of_node, aliases));
         }
-        let name = Hostname::of(pod, &on.settings.dns.domain).unwrap_or_default();
+        let name = Hostname::of(pod, &on.settings.dns).unwrap_or_default();
         Ok(hosts::own(ips, &name, aliases))
     }
 

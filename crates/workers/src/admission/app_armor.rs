@@ -2,16 +2,23 @@
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, Pod, PodSpec, SecurityContext};
 
-use super::Rejection;
+use super::{Rejection, Settings};
 
 /// Where profiles were asked for before there were fields.
 const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// A pod that runs already has its profile.
-pub(super) fn check(pod: &Pod, spec: &PodSpec) -> Result<(), Rejection> {
+pub(super) fn check(pod: &Pod, spec: &PodSpec, settings: &Settings) -> Result<(), Rejection> {
     let status = pod.status.as_ref();
     if status.and_then(|status| status.phase.as_deref()) != Some("Pending") {
         return Ok(());
+    }
+    if !is_needed(pod, spec) {
+        return Ok(());
+    }
+    if !settings.app_armor {
+        let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+        return Err(Rejection::new("AppArmor", message));
     }
     let mut profiles =
         containers(spec).filter_map(|(name, context)| profile(pod, spec, name, context));
@@ -25,6 +32,18 @@ pub(super) fn check(pod: &Pod, spec: &PodSpec) -> Result<(), Rejection> {
         )),
         None => Ok(()),
     }
+}
+
+/// Whether anything but no profile is asked for, by whoever.
+fn is_needed(pod: &Pod, spec: &PodSpec) -> bool {
+    let confines = |profile: &AppArmorProfile| profile.type_ != "Unconfined";
+    let of_pod = spec.security_context.as_ref();
+    let of_pod = of_pod.and_then(|context| context.app_armor_profile.as_ref());
+    let own = containers(spec).filter_map(|(_, context)| context?.app_armor_profile.as_ref());
+    let mut fields = of_pod.into_iter().chain(own);
+    let annotations = pod.metadata.annotations.iter().flatten();
+    let mut annotated = annotations.filter(|(key, _)| key.starts_with(ANNOTATION));
+    fields.any(confines) || annotated.any(|(_, text)| text != "unconfined")
 }
 
 fn containers(spec: &PodSpec) -> impl Iterator<Item = (&str, Option<&SecurityContext>)> {
@@ -85,11 +104,20 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::admission::testing::whole_pod;
+    use crate::admission::testing::{settings, whole_pod};
 
     fn judge(parts: &Value) -> Option<(String, String)> {
+        judge_on(parts, true)
+    }
+
+    /// `app_armor`: whether the machine has it.
+    fn judge_on(parts: &Value, app_armor: bool) -> Option<(String, String)> {
         let pod = whole_pod(parts);
-        let refused = check(&pod, pod.spec.as_ref().unwrap()).err();
+        let settings = Settings {
+            app_armor,
+            ..settings()
+        };
+        let refused = check(&pod, pod.spec.as_ref().unwrap(), &settings).err();
         refused.map(|Rejection { reason, message }| (reason, message))
     }
 
@@ -144,6 +172,28 @@ mod tests {
         ] {
             let parts = pending(of_pod, own, annotation);
             assert_eq!(judge(&parts), refused, "{parts}");
+        }
+    }
+
+    #[test]
+    fn a_machine_without_it_takes_only_pods_that_do_not_need_it() {
+        let none = &Value::Null;
+        let kind = |kind: &str| json!({ "type": kind });
+        for (of_pod, own, annotation, needed) in [
+            (none, none, None, false),
+            (&kind("Unconfined"), &kind("Unconfined"), None, false),
+            (none, none, Some("unconfined"), false),
+            (&kind("RuntimeDefault"), none, None, true),
+            // The pod's is looked at even where no container has it.
+            (&kind("RuntimeDefault"), &kind("Unconfined"), None, true),
+            (none, &kind("RuntimeDefault"), None, true),
+            (none, none, Some("runtime/default"), true),
+            (none, none, Some("nonsense"), true),
+        ] {
+            let parts = pending(of_pod, own, annotation);
+            let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+            let refused = needed.then(|| ("AppArmor".to_owned(), message.to_owned()));
+            assert_eq!(judge_on(&parts, false), refused, "{parts}");
         }
     }
 

@@ -38,6 +38,7 @@ pub(super) fn settings() -> Settings {
         allowed_unsafe_sysctls: Vec::new(),
         kernel: "6.8.0-45-generic".to_owned(),
         supplemental_groups_policy: false,
+        app_armor: true,
         operating_system: "linux",
         pod_level_resources: true,
     }

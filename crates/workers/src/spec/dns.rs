@@ -1,6 +1,8 @@
 //! How a pod resolves names: its `resolv.conf`, by its policy.
 
+use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 
 use indexmap::IndexMap;
 use k8s_openapi::api::core::v1::{Pod, PodDNSConfig};
@@ -34,6 +36,8 @@ pub struct DnsSettings {
     /// `clusterDomain`.
     pub domain: String,
     pub node_ips: Vec<IpAddr>,
+    /// The gate `HostnameOverride`.
+    pub hostname_override: bool,
 }
 
 /// What a `resolv.conf` says.
@@ -46,7 +50,7 @@ pub struct ResolvConf {
 
 /// Why a node's `resolv.conf` cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("Encountered error while parsing resolv conf file. Error: nameserver list is empty ")]
+#[error("nameserver list is empty ")]
 pub struct NoNameserver;
 
 /// A pod's configuration, and what users should know about it.
@@ -112,11 +116,37 @@ impl ResolvConf {
         } else {
             return None;
         };
-        Some(Notice {
-            about: About::Node,
-            reason: CHECK,
-            message,
-        })
+        Some(check_failed(message))
+    }
+}
+
+/// What is wrong with the node's own file, given what was found there.
+pub fn check_file(
+    path: &Path,
+    found: io::Result<Option<Vec<u8>>>,
+    settings: &DnsSettings,
+) -> Option<Notice> {
+    let shown = path.display();
+    let content = match found {
+        Ok(Some(content)) => content,
+        Ok(None) => {
+            return Some(check_failed(format!(
+                "open {shown}: no such file or directory"
+            )));
+        }
+        Err(cause) => return Some(check_failed(format!("open {shown}: {cause}"))),
+    };
+    match ResolvConf::parse(&String::from_utf8_lossy(&content)) {
+        Ok(file) => file.check(&shown.to_string(), settings),
+        Err(error) => Some(check_failed(error.to_string())),
+    }
+}
+
+fn check_failed(message: String) -> Notice {
+    Notice {
+        about: About::Node,
+        reason: CHECK,
+        message,
     }
 }
 

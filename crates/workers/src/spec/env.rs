@@ -2,10 +2,12 @@
 //! services around it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use indexmap::IndexMap;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, EnvFromSource, EnvVar, EnvVarSource, Pod, Secret, Service,
+    ConfigMap, Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, Pod, Secret,
+    Service,
 };
 use resources::qos::is_static;
 use seams::cri::KeyValue;
@@ -14,7 +16,9 @@ use thiserror::Error;
 use super::downward::{self, ReferenceError, Surroundings};
 use super::expand::expand;
 use super::spec_of;
+use files::{BadEnvFile, EnvFiles};
 
+pub mod files;
 mod services;
 #[cfg(test)]
 mod tests;
@@ -27,6 +31,11 @@ pub struct Sources<'a> {
     /// Those that the pod refers to and that there are, by name.
     pub config_maps: &'a BTreeMap<String, ConfigMap>,
     pub secrets: &'a BTreeMap<String, Secret>,
+    /// Whether there is an API server that could have them.
+    pub has_api: bool,
+    /// Those that [`files::wanted`] names and that are in volumes of the pod; `None`
+    /// without the gate `EnvFiles`.
+    pub files: Option<&'a EnvFiles>,
     pub surroundings: &'a Surroundings,
 }
 
@@ -39,6 +48,12 @@ pub enum EnvError {
     NoServices,
     #[error("{kind} {name:?} not found")]
     NoObject { kind: Kind, name: String },
+    #[error("couldn't get {} {namespace}/{name}, no kubeClient defined", kind.word())]
+    NoApi {
+        kind: Kind,
+        namespace: String,
+        name: String,
+    },
     #[error("couldn't find key {key} in {} {namespace}/{name}", kind.title())]
     NoKey {
         kind: Kind,
@@ -46,10 +61,16 @@ pub enum EnvError {
         namespace: String,
         name: String,
     },
-    #[error(
-        "environment variable {0:?} is to come from a file of a volume (fileKeyRef), which this agent does not do yet: use a configMap"
-    )]
-    FileKey(String),
+    #[error("cannot find the volume {0:?} referenced by FileKeyRef")]
+    NoVolume(String),
+    /// What is in the file may be secret: that is for the log.
+    #[error("couldn't parse env file")]
+    File {
+        path: PathBuf,
+        cause: Option<BadEnvFile>,
+    },
+    #[error("environment variable key {key:?} not found in file {path:?}")]
+    NoFileKey { key: String, path: PathBuf },
     #[error(transparent)]
     Reference(#[from] ReferenceError),
 }
@@ -66,6 +87,13 @@ impl Kind {
         match self {
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configMap",
+            Self::Secret => "secret",
         }
     }
 }
@@ -161,7 +189,7 @@ impl Declared<'_> {
     fn take(&mut self, variable: &EnvVar) -> Result<(), EnvError> {
         let text = variable.value.as_deref().unwrap_or_default();
         let value = match &variable.value_from {
-            Some(source) if text.is_empty() => self.value(&variable.name, source)?,
+            Some(source) if text.is_empty() => self.value(source)?,
             _ => Some(self.expanded(text)),
         };
         if let Some(value) = value {
@@ -181,7 +209,7 @@ impl Declared<'_> {
     }
 
     /// `None`: what was optional is not there, so neither is the variable.
-    fn value(&self, variable: &str, source: &EnvVarSource) -> Result<Option<Vec<u8>>, EnvError> {
+    fn value(&self, source: &EnvVarSource) -> Result<Option<Vec<u8>>, EnvError> {
         if let Some(selector) = &source.field_ref {
             let value = downward::field(selector, self.pod, self.sources.surroundings)?;
             return Ok(Some(value.into_bytes()));
@@ -207,8 +235,8 @@ impl Declared<'_> {
             );
             return self.key(Kind::Secret, key);
         }
-        if source.file_key_ref.is_some() {
-            return Err(EnvError::FileKey(variable.to_owned()));
+        if let (Some(selector), Some(files)) = (&source.file_key_ref, self.sources.files) {
+            return of_file(selector, files);
         }
         Ok(Some(Vec::new()))
     }
@@ -242,6 +270,13 @@ impl Declared<'_> {
             Kind::ConfigMap => self.sources.config_maps.get(name).map(values_of_config_map),
             Kind::Secret => self.sources.secrets.get(name).map(values_of_secret),
         };
+        if !self.sources.has_api {
+            return Err(EnvError::NoApi {
+                kind,
+                namespace: self.pod.metadata.namespace.clone().unwrap_or_default(),
+                name: name.to_owned(),
+            });
+        }
         if found.is_none() && optional != Some(true) {
             return Err(EnvError::NoObject {
                 kind,
@@ -249,6 +284,27 @@ impl Declared<'_> {
             });
         }
         Ok(found)
+    }
+}
+
+/// A file that is not there is one that cannot be read, optional or not: that word is
+/// about the key. An empty value is none.
+fn of_file(selector: &FileKeySelector, files: &EnvFiles) -> Result<Option<Vec<u8>>, EnvError> {
+    let (volume, path) = (selector.volume_name.clone(), selector.path.clone());
+    let file = files.get(&(volume.clone(), path));
+    let file = file.ok_or(EnvError::NoVolume(volume))?;
+    let unreadable = |cause| EnvError::File {
+        path: file.path.clone(),
+        cause,
+    };
+    let content = file.content.as_deref().ok_or_else(|| unreadable(None))?;
+    let value = files::value(content, &selector.key);
+    match value.map_err(|cause| unreadable(Some(cause)))? {
+        None if selector.optional != Some(true) => Err(EnvError::NoFileKey {
+            key: selector.key.clone(),
+            path: file.path.clone(),
+        }),
+        value => Ok(value),
     }
 }
 

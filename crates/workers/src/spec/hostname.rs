@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use thiserror::Error;
 use types::names::{validate_dns_label, validate_dns_subdomain};
 
+use super::dns::DnsSettings;
 use super::spec_of;
 
 /// The kernel has 64 bytes for a name, and names a zero byte less.
@@ -38,10 +39,11 @@ pub enum HostnameError {
 }
 
 impl Hostname {
-    pub fn of(pod: &Pod, cluster_domain: &str) -> Result<Self, HostnameError> {
+    pub fn of(pod: &Pod, settings: &DnsSettings) -> Result<Self, HostnameError> {
         let spec = spec_of(pod);
         let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
-        if let Some(name) = &spec.hostname_override {
+        let overriding = spec.hostname_override.as_ref();
+        if let Some(name) = overriding.filter(|_| settings.hostname_override) {
             check("HostnameOverride", name, "subdomain", |name| {
                 validate_dns_subdomain(name).map_err(|error| error.to_string())
             })?;
@@ -63,7 +65,7 @@ impl Hostname {
             Some(subdomain) => {
                 check("Subdomain", subdomain, "label", label)?;
                 let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-                format!("{subdomain}.{namespace}.svc.{cluster_domain}")
+                format!("{subdomain}.{namespace}.svc.{}", settings.domain)
             }
         };
         Ok(Self { host, domain })
@@ -123,12 +125,18 @@ mod tests {
     use super::*;
     use crate::spec::testing;
 
-    const DOMAIN: &str = "cluster.local";
+    fn settings() -> DnsSettings {
+        DnsSettings {
+            domain: "cluster.local".to_owned(),
+            hostname_override: true,
+            ..DnsSettings::default()
+        }
+    }
 
     fn of(name: &str, spec: &Value) -> Result<(String, String), String> {
         let mut pod = testing::pod(spec);
         pod.metadata.name = Some(name.to_owned());
-        let hostname = Hostname::of(&pod, DOMAIN).map_err(|error| error.to_string())?;
+        let hostname = Hostname::of(&pod, &settings()).map_err(|error| error.to_string())?;
         Ok((hostname.host, hostname.domain))
     }
 
@@ -174,6 +182,16 @@ mod tests {
     }
 
     #[test]
+    fn without_its_gate_a_name_is_not_overridden() {
+        let pod = testing::pod(&json!({ "hostnameOverride": "NO NAME", "hostname": "db" }));
+        let settings = DnsSettings {
+            hostname_override: false,
+            ..settings()
+        };
+        assert_eq!(Hostname::of(&pod, &settings).unwrap().host, "db");
+    }
+
+    #[test]
     fn names_that_dns_does_not_take_are_refused() {
         for (spec, text) in [
             (
@@ -201,7 +219,7 @@ mod tests {
     fn the_kernel_gets_the_full_name_if_asked_and_if_it_fits() {
         let kernel = |spec: &Value| {
             let pod = testing::pod(spec);
-            Hostname::of(&pod, DOMAIN).unwrap().for_kernel(&pod)
+            Hostname::of(&pod, &settings()).unwrap().for_kernel(&pod)
         };
         let name = |spec: &Value| kernel(spec).unwrap();
         assert_eq!(name(&json!({ "subdomain": "s" })), "web");

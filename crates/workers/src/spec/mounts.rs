@@ -23,7 +23,7 @@ pub struct MountedVolume {
     /// Its kind is never written to: configMaps, secrets, ….
     pub read_only: bool,
     /// It is to get the pod's `SELinux` label: the kind is managed, can have labels,
-    /// was not mounted with one, and no container of the pod has got it before.
+    /// and was not mounted with one. Upstream says so for each mount of it.
     pub relabel: bool,
 }
 
@@ -154,12 +154,8 @@ pub fn mounts(
     users: Option<&cri::UserNamespace>,
 ) -> Result<Vec<cri::Mount>, MountError> {
     let mut mounts = Vec::new();
-    let mut relabelled = BTreeSet::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
-        let mut made = volume_mount(container, index, mount, env, sources)?;
-        // Once is enough.
-        made.selinux_relabel &= relabelled.insert(mount.name.as_str());
-        mounts.push(made);
+        mounts.push(volume_mount(container, index, mount, env, sources)?);
     }
     let mount_file = |host_path: &Path, container_path: &str| cri::Mount {
         host_path: host_path.display().to_string(),
@@ -209,10 +205,14 @@ fn volume_mount(
         recursive_read_only: is_recursive(mount, sources.recursive_read_only)?,
         ..Default::default()
     };
+    // Upstream says it of every mount of a pod that has an image among its volumes.
+    let is_image = |volume: &MountedVolume| matches!(volume.content, VolumeContent::Image(_));
+    if sources.volumes.values().any(is_image) {
+        made.image_sub_path = sub_path.clone().unwrap_or_default();
+    }
     match &volume.content {
         VolumeContent::Image(image) => {
             made.image = Some(image.clone());
-            made.image_sub_path = sub_path.unwrap_or_default();
         }
         VolumeContent::Path(path) if sub_path.is_none() => {
             made.host_path = path.display().to_string();

@@ -8,6 +8,7 @@ use resources::Enforcement;
 use seams::cri::{self, Protocol};
 use thiserror::Error;
 
+use super::dns::DnsSettings;
 use super::hostname::{Hostname, HostnameError};
 use super::security::{self, PodSecurity, SecurityError};
 use super::{labels, pod_ref, spec_of, uses_host_network};
@@ -17,8 +18,8 @@ use super::{labels, pod_ref, spec_of, uses_host_network};
 pub struct SandboxSources<'a> {
     /// `podLogsDir`.
     pub logs: &'a Path,
-    /// `clusterDomain`.
-    pub cluster_domain: &'a str,
+    /// What the node knows of names.
+    pub names: &'a DnsSettings,
     /// See [`super::dns::PodDns`].
     pub dns: &'a cri::DnsConfig,
     /// The pod's cgroup as its driver writes it; empty without `cgroupsPerQOS`.
@@ -47,7 +48,7 @@ pub fn config(
     let hostname = if uses_host_network(&spec) {
         String::new()
     } else {
-        Hostname::of(pod, sources.cluster_domain)?.for_kernel(pod)?
+        Hostname::of(pod, sources.names)?.for_kernel(pod)?
     };
     let linux = cri::LinuxPodSandboxConfig {
         cgroup_parent: sources.cgroup_parent.to_owned(),
@@ -160,6 +161,7 @@ mod tests {
             swap: Swap::Uncontrolled,
             memory: 1 << 33,
             huge_page_sizes: Vec::new(),
+            memory_qos: None,
         }
     }
 
@@ -170,7 +172,7 @@ mod tests {
         };
         let sources = SandboxSources {
             logs: Path::new("/var/log/pods"),
-            cluster_domain: "cluster.local",
+            names: &DnsSettings::default(),
             dns: &dns,
             cgroup_parent: "/kubepods/podu-1",
             enforcement: &enforcement(),
@@ -219,7 +221,7 @@ mod tests {
         let dns = cri::DnsConfig::default();
         let sources = SandboxSources {
             logs: Path::new("/"),
-            cluster_domain: "",
+            names: &DnsSettings::default(),
             dns: &dns,
             cgroup_parent: "",
             enforcement: &enforcement(),

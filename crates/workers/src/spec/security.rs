@@ -1,11 +1,13 @@
 //! As whom containers run, and what they may do.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, Capabilities, Container, Pod, PodSecurityContext, SELinuxOptions,
     SeccompProfile, SecurityContext,
 };
+pub use resources::users::IdRange;
 use seams::cri::{self, NamespaceMode, SupplementalGroupsPolicy, security_profile::ProfileType};
 use thiserror::Error;
 
@@ -53,6 +55,31 @@ pub struct SecuritySettings {
     /// The files of the machine that tell of throttled CPUs, and so of neighbours:
     /// those that exist of `/sys/devices/system/cpu/cpuN/thermal_throttle`.
     pub throttle_files: Vec<String>,
+    /// Whether the machine has `SELinux`.
+    pub selinux: bool,
+}
+
+/// Where the kernel tells of the CPUs that there may be.
+pub const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
+
+/// The files of [`SecuritySettings::throttle_files`]: `possible` is what is in
+/// [`POSSIBLE_CPUS`] (`0-3,6`), `cpus` the number of those that run, for a kernel that
+/// does not tell.
+pub fn throttle_files(possible: &str, cpus: u32, exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let numbers = possible_cpus(possible).unwrap_or_else(|| (0..cpus).collect());
+    let path = |cpu: u32| format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle");
+    let paths = numbers.into_iter().map(path);
+    paths.filter(|path| exists(path)).collect()
+}
+
+fn possible_cpus(text: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
 }
 
 /// What is decided for one pod outside of it.
@@ -62,13 +89,6 @@ pub struct PodSecurity {
     pub user_namespace: Option<IdRange>,
     /// Groups that its volumes ask for.
     pub volume_groups: Vec<i64>,
-}
-
-/// Ids of the machine that a pod's ids from 0 on stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdRange {
-    pub first: u32,
-    pub length: u32,
 }
 
 /// As whom an image wants to run.
@@ -95,10 +115,46 @@ pub enum SecurityError {
     UnknownAppArmor(String),
     #[error("unsupported supplementalGroupsPolicy: {0}")]
     UnknownGroupsPolicy(String),
+    #[error("can't set `spec.hostUsers: false`, {0}")]
+    NoUserNamespaces(HandlerLack),
     #[error(
         "the pod has hostUsers: false and no ids of the machine were given to it: give the kubelet ids to hand out (userNamespaces.idsPerPod), or set hostUsers to true"
     )]
     NoUserNamespace,
+}
+
+/// Why a runtime handler cannot give a pod users of its own. The default one has no name.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum HandlerLack {
+    #[error("{}", lack(.0))]
+    Unable(String),
+    #[error("{}: the handler {handler:?} is not known", lack(handler))]
+    Unknown { handler: String },
+}
+
+fn lack(handler: &str) -> String {
+    match handler {
+        "" => "runtime does not support user namespaces".to_owned(),
+        named => {
+            format!("RuntimeClass handler {named:?} does not support user namespaces")
+        }
+    }
+}
+
+/// Whether a runtime handler can give a pod users of its own. `handlers` are those that
+/// the runtime tells of; old ones tell of none.
+pub fn verify_user_namespaces(
+    handlers: &BTreeMap<String, bool>,
+    handler: &str,
+) -> Result<(), SecurityError> {
+    let lack = match handlers.get(handler) {
+        Some(true) => return Ok(()),
+        None if !handlers.is_empty() => HandlerLack::Unknown {
+            handler: handler.to_owned(),
+        },
+        Some(false) | None => HandlerLack::Unable(handler.to_owned()),
+    };
+    Err(SecurityError::NoUserNamespaces(lack))
 }
 
 /// Why a container may be root that must not.
@@ -301,6 +357,7 @@ pub fn of_container(
         let masked = masked.chain(settings.throttle_files.iter().cloned());
         (masked.collect(), READ_ONLY.map(str::to_owned).to_vec())
     };
+    let app_armor = app_armor(pod, container, &effective)?;
     let mut context = cri::LinuxContainerSecurityContext {
         capabilities: effective
             .own(|own| own.capabilities.as_ref())
@@ -316,7 +373,8 @@ pub fn of_container(
         masked_paths,
         readonly_paths,
         seccomp: Some(seccomp(&effective, settings)?),
-        apparmor: app_armor(pod, container, &effective)?,
+        apparmor_profile: app_armor.as_ref().map(old_app_armor).unwrap_or_default(),
+        apparmor: app_armor,
         ..Default::default()
     };
     if let Some(own) = effective.pod {
@@ -405,10 +463,35 @@ fn asked_seccomp(
                 .as_deref()
                 .filter(|name| !name.is_empty());
             let name = name.ok_or(SecurityError::NoSeccompProfile)?;
-            let path = root.join(name.trim_start_matches('/'));
+            let path = below(root, name);
             Ok(profile(ProfileType::Localhost, path.display().to_string()))
         }
         _ => Ok(profile(ProfileType::Unconfined, "")),
+    }
+}
+
+/// A path below another, without detours. The API lets no name out of it; the machine's
+/// own files may say what they like.
+fn below(root: &Path, name: &str) -> PathBuf {
+    let mut path = root.to_owned();
+    for part in Path::new(name).components() {
+        match part {
+            Component::Normal(part) => path.push(part),
+            Component::ParentDir => {
+                path.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    path
+}
+
+/// The same for runtimes that read only one word.
+fn old_app_armor(asked: &cri::SecurityProfile) -> String {
+    match asked.profile_type() {
+        ProfileType::RuntimeDefault => "runtime/default".to_owned(),
+        ProfileType::Unconfined => "unconfined".to_owned(),
+        ProfileType::Localhost => format!("localhost/{}", asked.localhost_ref),
     }
 }
 

@@ -141,6 +141,7 @@ fn cgroups(host: SharedHost) -> PodCgroups {
         swap: Swap::Uncontrolled,
         memory: 1 << 33,
         huge_page_sizes: Vec::new(),
+        memory_qos: None,
     };
     PodCgroups::new(host, clock(), layout, enforcement, 64).unwrap()
 }
@@ -163,7 +164,7 @@ async fn the_groups_above_the_pods_are_made_at_the_start_and_kept_up() {
     let weight = |path| value(&machine, path, "cpu.weight");
     assert_eq!(weight("/kubepods").as_deref(), Some("79"));
     assert_eq!(weight("/kubepods/burstable").as_deref(), Some("1"));
-    cgroups.share(1000).unwrap();
+    cgroups.share(1000, Asked::default()).unwrap();
     assert_eq!(weight("/kubepods/burstable").as_deref(), Some("39"));
     assert_eq!(weight("/kubepods/besteffort").as_deref(), Some("1"));
 }
@@ -226,9 +227,9 @@ async fn a_busy_group_is_tried_again_a_few_times() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_done_is_told_with_the_group() {
     let cgroups = cgroups(machine());
-    let error = cgroups.share(5).unwrap_err().to_string();
+    let error = cgroups.share(5, Asked::default()).unwrap_err().to_string();
     assert!(
-        error.starts_with("cannot set the limits of cgroup /kubepods/burstable: "),
+        error.starts_with("cannot set the limits of cgroup /kubepods: "),
         "{error}"
     );
 }

@@ -20,6 +20,7 @@ fn enforcement() -> Enforcement {
         swap: Swap::Uncontrolled,
         memory: 1 << 33,
         huge_page_sizes: Vec::new(),
+        memory_qos: None,
     }
 }
 
@@ -36,6 +37,8 @@ fn of(
             "secret".to_owned(),
             serde_json::from_value(secret).unwrap(),
         )]),
+        has_api: true,
+        files: None,
         surroundings: &Surroundings::default(),
     };
     let environment = Environment::of(pod, container, &sources).unwrap();

@@ -7,7 +7,7 @@ fn settings() -> DnsSettings {
     DnsSettings {
         servers: vec!["10.96.0.10".parse().unwrap()],
         domain: "cluster.local".to_owned(),
-        node_ips: Vec::new(),
+        ..DnsSettings::default()
     }
 }
 
@@ -252,5 +252,30 @@ fn a_nodes_file_is_judged_with_room_for_the_clusters_domains() {
     ] {
         let notice = file.check("/r", settings);
         assert_eq!(notice.map(|notice| notice.message).as_deref(), expected);
+    }
+}
+
+#[test]
+fn a_nodes_file_that_cannot_be_used_is_told_of_at_the_start() {
+    let long = format!("search {}", "s".repeat(254));
+    let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+    for (found, expected) in [
+        (Ok(Some("nameserver 1.1.1.1\n")), None),
+        (Ok(None), Some("open /r: no such file or directory")),
+        (Err(denied), Some("open /r: permission denied")),
+        (Ok(Some("nameserver\n")), Some("nameserver list is empty ")),
+        (
+            Ok(Some(long.as_str())),
+            Some(
+                "Resolv.conf file \"/r\" contains a search path which length is more than allowed 253 chars!",
+            ),
+        ),
+    ] {
+        let found = found.map(|text| text.map(|text| text.as_bytes().to_vec()));
+        let notice = check_file(Path::new("/r"), found, &settings());
+        let told = notice.map(|notice| (notice.about, notice.reason, notice.message));
+        let expected =
+            expected.map(|text| (About::Node, "CheckLimitsForResolvConf", text.to_owned()));
+        assert_eq!(told, expected);
     }
 }

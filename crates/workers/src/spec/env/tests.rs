@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use super::files::EnvFile;
 use super::*;
 use crate::spec::testing;
 
@@ -9,6 +10,8 @@ struct World {
     services: Option<Vec<Service>>,
     config_maps: BTreeMap<String, ConfigMap>,
     secrets: BTreeMap<String, Secret>,
+    has_api: bool,
+    files: Option<EnvFiles>,
     surroundings: Surroundings,
 }
 
@@ -24,6 +27,8 @@ fn world() -> World {
         )]
         .into(),
         secrets: [("secret".to_owned(), serde_json::from_value(secret).unwrap())].into(),
+        has_api: true,
+        files: Some(EnvFiles::new()),
         surroundings: Surroundings {
             pod_ips: vec!["10.0.0.5".to_owned()],
             ..Surroundings::default()
@@ -45,6 +50,8 @@ impl World {
             services: self.services.as_deref(),
             config_maps: &self.config_maps,
             secrets: &self.secrets,
+            has_api: self.has_api,
+            files: self.files.as_ref(),
             surroundings: &self.surroundings,
         };
         let container = testing::container(fields);
@@ -184,14 +191,89 @@ fn references_that_lead_nowhere_are_told_in_upstreams_words() {
 }
 
 #[test]
-fn values_from_files_of_volumes_are_refused_with_a_way_out() {
+fn a_variable_can_come_from_a_file_of_a_volume() {
+    let file = |content: Option<&str>| EnvFile {
+        path: "/pods/v/a.env".into(),
+        content: content.map(|content| content.as_bytes().to_vec()),
+    };
+    let at = |path: &str| ("v".to_owned(), path.to_owned());
+    let world = World {
+        files: Some(
+            [
+                (at("a.env"), file(Some("K='one'\nEMPTY=''\n"))),
+                (at("bad.env"), file(Some("K=one\n"))),
+                (at("absent.env"), file(None)),
+            ]
+            .into(),
+        ),
+        ..world()
+    };
+    let lines = |volume: &str, path: &str, key: &str, optional: bool| {
+        let file = json!({ "volumeName": volume, "path": path, "key": key, "optional": optional });
+        world.lines(&json!({ "env": [
+            { "name": "X", "valueFrom": { "fileKeyRef": file } },
+            { "name": "Y", "value": "-$(X)-" },
+        ] }))
+    };
+    let found = |variables: &[&str]| Ok(variables.iter().map(|&text| text.to_owned()).collect());
+    let missing = |key: &str| {
+        Err(format!(
+            "environment variable key {key:?} not found in file \"/pods/v/a.env\""
+        ))
+    };
+    let unreadable = || Err("couldn't parse env file".to_owned());
+    for (volume, path, key, optional, expected) in [
+        ("v", "a.env", "K", false, found(&["X=one", "Y=-one-"])),
+        ("v", "a.env", "NO", false, missing("NO")),
+        ("v", "a.env", "NO", true, found(&["Y=-$(X)-"])),
+        // An empty value is none.
+        ("v", "a.env", "EMPTY", false, missing("EMPTY")),
+        ("v", "bad.env", "K", false, unreadable()),
+        // Optional is the key, not the file.
+        ("v", "absent.env", "K", true, unreadable()),
+        (
+            "other",
+            "a.env",
+            "K",
+            true,
+            Err("cannot find the volume \"other\" referenced by FileKeyRef".to_owned()),
+        ),
+    ] {
+        assert_eq!(lines(volume, path, key, optional), expected, "{path} {key}");
+    }
+}
+
+#[test]
+fn without_its_gate_a_variable_of_a_file_is_empty() {
+    let world = World {
+        files: None,
+        ..world()
+    };
     let file = json!({ "key": "k", "path": "p", "volumeName": "v" });
     let fields = json!({ "env": [{ "name": "X", "valueFrom": { "fileKeyRef": file } }] });
-    let error = world().lines(&fields).unwrap_err();
-    assert!(
-        error.contains("fileKeyRef") && error.contains("use a configMap"),
-        "{error}"
-    );
+    assert_eq!(world.lines(&fields), Ok(vec!["X=".to_owned()]));
+}
+
+#[test]
+fn without_an_api_server_there_are_no_objects_not_even_optional_ones() {
+    let world = World {
+        has_api: false,
+        ..world()
+    };
+    for (fields, text) in [
+        (
+            json!({ "envFrom": [{ "configMapRef": { "name": "config", "optional": true } }] }),
+            "couldn't get configMap shop/config, no kubeClient defined",
+        ),
+        (
+            json!({ "env": [{ "name": "X", "valueFrom": {
+                "secretKeyRef": { "name": "secret", "key": "k" },
+            } }] }),
+            "couldn't get secret shop/secret, no kubeClient defined",
+        ),
+    ] {
+        assert_eq!(world.lines(&fields), Err(text.to_owned()));
+    }
 }
 
 #[test]

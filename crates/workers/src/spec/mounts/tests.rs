@@ -47,6 +47,8 @@ fn environment(variables: &Value) -> Environment {
         services: Some(&[]),
         config_maps: &BTreeMap::<String, ConfigMap>::new(),
         secrets: &BTreeMap::<String, Secret>::new(),
+        has_api: true,
+        files: None,
         surroundings: &Surroundings::default(),
     };
     let pod = testing::pod(&json!({ "enableServiceLinks": true }));
@@ -234,7 +236,7 @@ fn read_only_all_the_way_down_if_it_can_be_or_must_be() {
 }
 
 #[test]
-fn labels_are_set_once_where_there_is_selinux() {
+fn labels_are_set_for_every_mount_where_there_is_selinux() {
     let fields = json!({
         "volumeMounts": [
             { "name": "data", "mountPath": "/a" },
@@ -255,7 +257,7 @@ fn labels_are_set_once_where_there_is_selinux() {
             .map(|mount| mount.selinux_relabel)
             .collect()
     };
-    assert_eq!(relabelled(true), [true, false, false, true, true]);
+    assert_eq!(relabelled(true), [true, true, false, true, true]);
     assert_eq!(relabelled(false), [false; 5]);
 }
 
@@ -311,6 +313,32 @@ fn an_image_is_mounted_by_its_name_and_part() {
         ("", "part")
     );
     assert_eq!(made.image.unwrap().image, "sha256:1");
+}
+
+#[test]
+fn beside_an_image_the_part_is_named_for_every_mount_as_upstream_does() {
+    let mut volumes = volumes();
+    let mount = json!({ "name": "data", "mountPath": "/d", "subPath": "part" });
+    let container = testing::container(&json!({ "volumeMounts": [mount] }));
+    let mut part = |with_image: bool| {
+        if !with_image {
+            volumes.remove("image");
+        }
+        let sources = MountSources {
+            volumes: &volumes,
+            sub_paths: &[(0, PathBuf::from("/parts/0"))].into(),
+            hosts_file: Path::new("/pods/etc-hosts"),
+            termination_file: None,
+            has_addresses: false,
+            recursive_read_only: false,
+            selinux: false,
+        };
+        let pod = testing::pod(&json!({}));
+        let made = mounts(&pod, &container, &environment(&json!([])), &sources, None);
+        made.unwrap().remove(0).image_sub_path
+    };
+    assert_eq!(part(true), "part");
+    assert_eq!(part(false), "");
 }
 
 #[test]

@@ -8,6 +8,7 @@ fn settings() -> SecuritySettings {
         seccomp_root: PathBuf::from("/var/lib/kubelet/seccomp"),
         seccomp_default: false,
         throttle_files: vec!["/sys/devices/system/cpu/cpu0/thermal_throttle".to_owned()],
+        selinux: false,
     }
 }
 
@@ -217,6 +218,11 @@ fn apparmor_is_the_containers_or_an_annotation_or_the_pods() {
         let expected = expected.map(|(kind, name)| profile(kind, name));
         assert_eq!(found, expected, "{annotation:?}");
     }
+    let old = |kind: &str, name: Value| plain(&asked(kind, name), &json!({})).apparmor_profile;
+    assert_eq!(old("RuntimeDefault", none.clone()), "runtime/default");
+    assert_eq!(old("Unconfined", none.clone()), "unconfined");
+    assert_eq!(old("Localhost", json!("mine")), "localhost/mine");
+    assert_eq!(plain(&json!({}), &json!({})).apparmor_profile, "");
     for (context, text) in [
         (
             asked("Localhost", none.clone()),
@@ -428,5 +434,88 @@ fn an_image_that_names_no_user_runs_as_root() {
         (Some(image(None, "app")), ImageUser::Name("app".to_owned())),
     ] {
         assert_eq!(ImageUser::of(image.as_ref()), user);
+    }
+}
+
+#[test]
+fn profiles_are_found_below_their_directory_without_detours() {
+    for (name, expected) in [
+        ("a.json", "/s/a.json"),
+        ("./a//b.json", "/s/a/b.json"),
+        ("/a.json", "/s/a.json"),
+        ("a/../b.json", "/s/b.json"),
+    ] {
+        assert_eq!(below(Path::new("/s"), name), Path::new(expected), "{name}");
+    }
+}
+
+#[test]
+fn what_tells_of_throttled_cpus_is_masked_where_it_is() {
+    let file = |cpu: u32| format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle");
+    for (possible, expected) in [
+        ("0-2\n", vec![0, 2]),
+        ("0,2,4-5\n", vec![0, 2, 4]),
+        ("1", vec![]),
+        // The kernel does not tell: so many as run.
+        ("", vec![0, 2]),
+        ("0-x", vec![0, 2]),
+    ] {
+        let found = throttle_files(possible, 4, |path| {
+            [file(0), file(2), file(4)].contains(&path.to_owned())
+        });
+        let expected: Vec<String> = expected.into_iter().map(file).collect();
+        assert_eq!(found, expected, "{possible:?}");
+    }
+}
+
+#[test]
+fn what_is_for_windows_is_ignored() {
+    let windows = json!({ "windowsOptions": {
+        "hostProcess": true, "runAsUserName": "ContainerUser", "gmsaCredentialSpec": "{}",
+    } });
+    assert_eq!(plain(&windows, &windows), plain(&json!({}), &json!({})));
+    let security = PodSecurity::default();
+    let with = of_sandbox(&pod_with(&windows), &security).unwrap();
+    assert_eq!(with, of_sandbox(&pod_with(&json!({})), &security).unwrap());
+}
+
+#[test]
+fn users_of_its_own_are_for_handlers_that_can_give_them() {
+    let handlers: BTreeMap<String, bool> = [("", true), ("runc", true), ("old", false)]
+        .map(|(name, can)| (name.to_owned(), can))
+        .into();
+    let unable: BTreeMap<String, bool> = [(String::new(), false)].into();
+    let silent = BTreeMap::new();
+    let start = "can't set `spec.hostUsers: false`, ";
+    for (handlers, handler, expected) in [
+        (&handlers, "", None),
+        (&handlers, "runc", None),
+        (
+            &handlers,
+            "old",
+            Some("RuntimeClass handler \"old\" does not support user namespaces"),
+        ),
+        (
+            &handlers,
+            "no",
+            Some(
+                "RuntimeClass handler \"no\" does not support user namespaces: the handler \"no\" is not known",
+            ),
+        ),
+        (
+            &unable,
+            "",
+            Some("runtime does not support user namespaces"),
+        ),
+        (
+            &silent,
+            "",
+            Some("runtime does not support user namespaces"),
+        ),
+    ] {
+        let outcome = verify_user_namespaces(handlers, handler);
+        let found = outcome.err().map(|error| error.to_string());
+        let expected = expected.map(|text| format!("{start}{text}"));
+        assert_eq!(found, expected, "{handler:?}");
     }
 }
