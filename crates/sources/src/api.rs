@@ -64,12 +64,13 @@ pub async fn hand_over(
     let handing = async {
         pods.mark_changed();
         while pods.changed().await.is_ok() {
-            let Some(pods) = pods.borrow_and_update().clone() else {
+            let Some(seen) = pods.borrow_and_update().clone() else {
                 continue;
             };
             delivered.send_replace(Some(Delivery {
                 source: Source::Api,
-                pods: pods.values().cloned().collect(),
+                pods: seen.pods.values().cloned().collect(),
+                departed: seen.departed.iter().cloned().collect(),
             }));
         }
     };

@@ -85,10 +85,8 @@ impl FileSource {
             }
             if let Some(pods) = manifests.take(&self.path, reading, look) {
                 debug!(path = %self.path.display(), pods = pods.len(), "static pods have changed");
-                self.delivered.send_replace(Some(Delivery {
-                    source: Source::File,
-                    pods,
-                }));
+                let delivery = Delivery::of(Source::File, pods);
+                self.delivered.send_replace(Some(delivery));
             }
             // Hints do not put off the look that is due.
             look = tokio::select! {
@@ -374,11 +372,7 @@ mod tests {
         let Some(pods) = shelf.take(Path::new(DIRECTORY), reading, look) else {
             return "same".to_owned();
         };
-        names(Some(&Delivery {
-            source: Source::File,
-            pods,
-        }))
-        .unwrap()
+        names(Some(&Delivery::of(Source::File, pods))).unwrap()
     }
 
     #[test]

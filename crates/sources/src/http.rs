@@ -68,10 +68,7 @@ impl HttpSource {
                 let answer = timeout(&*self.clock, ANSWER, Box::pin(self.page.get())).await;
                 let answer = answer.unwrap_or(Err(FetchError::Timeout));
                 if let Some(pods) = known.take(answer, &self.url, &self.rules) {
-                    delivered.send_replace(Some(Delivery {
-                        source: Source::Http,
-                        pods,
-                    }));
+                    delivered.send_replace(Some(Delivery::of(Source::Http, pods)));
                 }
                 self.clock.sleep(self.period).await;
             }

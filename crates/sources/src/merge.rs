@@ -12,7 +12,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -67,6 +67,7 @@ pub struct Merge {
     configured: BTreeSet<Source>,
     /// A source that is not in here has not delivered.
     known: BTreeMap<Source, BTreeMap<PodUid, Known>>,
+    departed: BTreeMap<PodUid, Duration>,
     /// Told of already.
     refused: BTreeSet<(Source, PodUid)>,
 }
@@ -83,6 +84,7 @@ impl Merge {
         Self {
             configured: configured.into_iter().collect(),
             known: BTreeMap::new(),
+            departed: BTreeMap::new(),
             refused: BTreeSet::new(),
         }
     }
@@ -113,6 +115,9 @@ impl Merge {
             .removed
             .extend(before.into_values().map(|known| known.pod));
         self.known.insert(source, after);
+        if source == Source::Api {
+            self.departed = departed(&delivery.departed);
+        }
         changes
     }
 
@@ -173,6 +178,7 @@ impl Merge {
         mirrors.retain(|name, _| !statics.contains(name));
         Desired {
             pods,
+            departed: self.departed.clone(),
             orphan_mirrors: mirrors.into_values().collect(),
             ready: self.configured.is_subset(&delivered),
             delivered,
@@ -212,6 +218,15 @@ fn follow(known: Known, pod: &Arc<Pod>, source: Source, changes: &mut Changes) -
     };
     list.push(Arc::clone(&now.pod));
     now
+}
+
+fn departed(told: &[(PodUid, i64)]) -> BTreeMap<PodUid, Duration> {
+    let told = told.iter().cloned();
+    let told = told.map(|(uid, grace)| {
+        let grace = u64::try_from(grace).unwrap_or_default();
+        (uid, Duration::from_secs(grace))
+    });
+    told.collect()
 }
 
 /// Whether there is more to do than to look at the status.

@@ -144,9 +144,8 @@ mod tests {
 
     pub(super) fn desired(statics: &[Pod], of_api: Option<&[Pod]>) -> Desired {
         let mut merge = Merge::new([Source::File, Source::Api]);
-        let deliver = |source, pods: &[Pod]| Delivery {
-            source,
-            pods: pods.iter().cloned().map(Arc::new).collect(),
+        let deliver = |source, pods: &[Pod]| {
+            Delivery::of(source, pods.iter().cloned().map(Arc::new).collect())
         };
         merge.take(&deliver(Source::File, statics), UNIX_EPOCH);
         if let Some(pods) = of_api {
@@ -210,13 +209,7 @@ mod tests {
     fn no_orphan_is_removed_before_all_sources_have_delivered() {
         let mut merge = Merge::new([Source::File, Source::Api]);
         let pods = vec![Arc::new(mirror_pod("a", "1"))];
-        merge.take(
-            &Delivery {
-                source: Source::Api,
-                pods,
-            },
-            UNIX_EPOCH,
-        );
+        merge.take(&Delivery::of(Source::Api, pods), UNIX_EPOCH);
         assert_eq!(
             decide(&merge.desired(), Some(&node()), &BTreeSet::new()),
             []

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -38,6 +39,8 @@ impl fmt::Display for Source {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
     pub pods: BTreeMap<PodUid, DesiredPod>,
+    /// How long those were given to end that their source took away last.
+    pub departed: BTreeMap<PodUid, Duration>,
     /// Mirrors whose static pod is gone.
     pub orphan_mirrors: Vec<Arc<Pod>>,
     /// Who has delivered.

@@ -187,7 +187,7 @@ impl Fold {
             }
             if entry.state == State::Working {
                 let before = entry.slot.ending;
-                entry.slot.remove();
+                entry.slot.remove(desired.departed.get(uid).copied());
                 if entry.slot.ending != before {
                     orders.push(Order::Changed(uid.clone()));
                 }
@@ -196,7 +196,7 @@ impl Fold {
             // One that ended and was kept has to be removed by its worker.
             let kept = entry.slot.ending.is_none_or(|ending| !ending.for_good);
             if entry.state == State::Finished && kept {
-                entry.slot.remove();
+                entry.slot.remove(None);
                 entry.state = State::Working;
                 orders.push(Order::Start(uid.clone()));
                 return true;

@@ -104,9 +104,9 @@ impl Slot {
         self.end_as_said();
     }
 
-    /// No source has it any more.
-    pub fn remove(&mut self) {
-        let grace = self.own_grace();
+    /// No source has it any more. `given`: how long its source has given it, if it said so.
+    pub fn remove(&mut self, given: Option<Duration>) {
+        let grace = given.unwrap_or_else(|| self.own_grace());
         self.end(grace, true);
     }
 
@@ -259,11 +259,13 @@ mod tests {
         assert_eq!(seconds(&slot), Some((10, true)));
         slot.update(&of(&deleted(3)));
         assert_eq!(seconds(&slot), Some((3, true)));
-        slot.remove();
+        slot.remove(None);
         assert_eq!(seconds(&slot), Some((3, true)));
         let mut slot = Slot::new(&of(&json!({})));
-        slot.remove();
+        slot.remove(None);
         assert_eq!(seconds(&slot), Some((30, true)));
+        slot.remove(Some(Duration::ZERO));
+        assert_eq!(seconds(&slot), Some((0, true)));
     }
 
     #[test]

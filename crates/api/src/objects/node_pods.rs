@@ -2,7 +2,7 @@
 //! changes. One node follows its own; a fleet follows all by one watch and hands
 //! to each node its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,8 +15,30 @@ use types::PodUid;
 
 use super::{Following, Selection, Told};
 
+/// So many that went are remembered.
+const DEPARTED: usize = 128;
+
 /// The pods of one node.
-pub type PodSet = BTreeMap<PodUid, Arc<Pod>>;
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodSet {
+    pub pods: BTreeMap<PodUid, Arc<Pod>>,
+    /// Those that went last, and how many seconds they were given to end. A deletion
+    /// that does not wait is told and over in one moment: who looks after it would
+    /// never know.
+    pub departed: VecDeque<(PodUid, i64)>,
+}
+
+impl PodSet {
+    fn depart(&mut self, uid: PodUid, pod: &Pod) {
+        let Some(grace) = pod.metadata.deletion_grace_period_seconds else {
+            return;
+        };
+        if self.departed.len() == DEPARTED {
+            self.departed.pop_front();
+        }
+        self.departed.push_back((uid, grace));
+    }
+}
 
 /// `None` until the API server has told once which there are.
 type Seen = watch::Sender<Option<Arc<PodSet>>>;
@@ -48,7 +70,7 @@ impl Pods {
 impl Told<Pod> for Pods {
     fn all(&self, pods: Vec<Pod>) {
         let pods = pods.into_iter().filter_map(entry).collect();
-        self.seen.send_replace(Some(Arc::new(pods)));
+        self.seen.send_modify(|seen| own(seen).pods = pods);
     }
 
     fn changed(&self, pod: Pod) {
@@ -133,7 +155,10 @@ impl Known {
     /// Who has no pods and is not followed is not kept.
     fn forget_idle(&mut self) {
         self.nodes.retain(|_, seen| {
-            let empty = seen.borrow().as_ref().is_none_or(|pods| pods.is_empty());
+            let empty = seen
+                .borrow()
+                .as_ref()
+                .is_none_or(|seen| seen.pods.is_empty());
             !empty || seen.receiver_count() > 0
         });
     }
@@ -141,7 +166,7 @@ impl Known {
 
 impl Told<Pod> for PodsByNode {
     fn all(&self, pods: Vec<Pod>) {
-        let mut sets: BTreeMap<String, PodSet> = BTreeMap::new();
+        let mut sets: BTreeMap<String, BTreeMap<PodUid, Arc<Pod>>> = BTreeMap::new();
         for pod in pods {
             if let Some(node) = self.node_of(&pod) {
                 sets.entry(node).or_default().extend(entry(pod));
@@ -156,9 +181,10 @@ impl Told<Pod> for PodsByNode {
                 let pods = sets.remove(name).unwrap_or_default();
                 // A node whose pods are as they were is not woken.
                 seen.send_if_modified(|seen| {
-                    let changed = seen.as_deref() != Some(&pods);
+                    let before = seen.as_deref().map(|seen| &seen.pods);
+                    let changed = before != Some(&pods);
                     if changed {
-                        *seen = Some(Arc::new(pods));
+                        own(seen).pods = pods;
                     }
                     changed
                 });
@@ -180,7 +206,10 @@ impl Told<Pod> for PodsByNode {
         self.with(|known| {
             let seen = known.node(&node);
             take(seen, &pod);
-            let empty = seen.borrow().as_ref().is_none_or(|pods| pods.is_empty());
+            let empty = seen
+                .borrow()
+                .as_ref()
+                .is_none_or(|seen| seen.pods.is_empty());
             if empty && seen.receiver_count() == 0 {
                 known.nodes.remove(&node);
             }
@@ -193,17 +222,25 @@ fn entry(pod: Pod) -> Option<(PodUid, Arc<Pod>)> {
     Some((uid, Arc::new(pod)))
 }
 
-/// A reader who still holds the former set keeps it.
+/// To be changed. A reader who still holds the former set keeps it.
+fn own(seen: &mut Option<Arc<PodSet>>) -> &mut PodSet {
+    Arc::make_mut(seen.get_or_insert_default())
+}
+
 fn put(seen: &Seen, pod: Pod) {
-    seen.send_modify(|seen| Arc::make_mut(seen.get_or_insert_default()).extend(entry(pod)));
+    seen.send_modify(|seen| own(seen).pods.extend(entry(pod)));
 }
 
 fn take(seen: &Seen, pod: &Pod) {
     let uid = PodUid::new(pod.metadata.uid.as_deref().unwrap_or_default());
     seen.send_if_modified(|seen| {
-        let there = seen.as_ref().is_some_and(|pods| pods.contains_key(&uid));
-        if let Some(pods) = seen.as_mut().filter(|_| there) {
-            Arc::make_mut(pods).remove(&uid);
+        let there = seen
+            .as_ref()
+            .is_some_and(|seen| seen.pods.contains_key(&uid));
+        if there {
+            let seen = own(seen);
+            seen.pods.remove(&uid);
+            seen.depart(uid, pod);
         }
         there
     });
@@ -235,7 +272,7 @@ mod tests {
 
     fn uids(seen: &watch::Receiver<Option<Arc<PodSet>>>) -> Option<String> {
         let seen = seen.borrow();
-        let uids: Vec<&str> = seen.as_ref()?.keys().map(PodUid::as_str).collect();
+        let uids: Vec<&str> = seen.as_ref()?.pods.keys().map(PodUid::as_str).collect();
         Some(uids.join(" "))
     }
 
@@ -259,6 +296,26 @@ mod tests {
         assert_eq!(uids(&b).as_deref(), Some("4"));
         pods.all(vec![pod("4", "b")]);
         assert_eq!(uids(&a).as_deref(), Some(""));
+    }
+
+    #[tokio::test]
+    async fn how_long_those_were_given_that_went_is_known_of_the_last_of_them() {
+        let pods = by_node();
+        let seen = pods.follow("a");
+        let departed = || seen.borrow().as_ref().map(|seen| seen.departed.clone());
+        pods.all(vec![pod("0", "a")]);
+        pods.gone(pod("0", "a"));
+        assert_eq!(departed(), Some(VecDeque::new()));
+        for number in 0..=DEPARTED {
+            let mut deleted = pod(&format!("u{number}"), "a");
+            pods.changed(deleted.clone());
+            deleted.metadata.deletion_grace_period_seconds = i64::try_from(number).ok();
+            pods.gone(deleted);
+        }
+        pods.all(vec![pod("1", "a")]);
+        let departed = departed().unwrap();
+        assert_eq!(departed.len(), DEPARTED);
+        assert_eq!(departed[0], (PodUid::new("u1"), 1));
     }
 
     #[tokio::test]
@@ -330,8 +387,8 @@ mod tests {
             () = following.run(CancellationToken::new()) => unreachable!("nobody has ended it"),
             () = clock.sleep(Duration::from_secs(20)) => panic!("{:?}", script.lock().unwrap().0),
             found = pods.wait_for(|pods: &Option<Arc<PodSet>>| {
-                pods.as_ref().is_some_and(|pods| pods.contains_key(&third))
-            }) => assert_eq!(found.unwrap().as_ref().unwrap().len(), 1),
+                pods.as_ref().is_some_and(|seen| seen.pods.contains_key(&third))
+            }) => assert_eq!(found.unwrap().as_ref().unwrap().pods.len(), 1),
         }
         let asked = script.lock().unwrap().0.clone();
         let short = asked.into_iter().map(|query| {

@@ -236,7 +236,7 @@ mod tests {
 
     fn delivery(source: Source, pods: &[&Pod]) -> Delivery {
         let pods = pods.iter().map(|&pod| Arc::new(pod.clone())).collect();
-        Delivery { source, pods }
+        Delivery::of(source, pods)
     }
 
     fn runs(uid: &str) -> Arc<BTreeSet<PodRef>> {

@@ -31,10 +31,7 @@ fn annotate(pod: &mut Pod, key: &str, value: &str) {
 }
 
 fn delivery(source: Source, pods: impl IntoIterator<Item = Pod>) -> Delivery {
-    Delivery {
-        source,
-        pods: pods.into_iter().map(Arc::new).collect(),
-    }
+    Delivery::of(source, pods.into_iter().map(Arc::new).collect())
 }
 
 fn uids(pods: &[Arc<Pod>]) -> String {
@@ -310,4 +307,20 @@ async fn the_task_publishes_what_sources_deliver_before_and_after_it_starts() {
         shutdown.cancel();
     };
     tokio::join!(merging.run(shutdown.clone()), story);
+}
+
+#[test]
+fn how_long_those_were_given_that_the_api_took_away_is_passed_on() {
+    let mut merge = Merge::new([Source::File, Source::Api]);
+    let departed = |merge: &Merge| merge.desired().departed;
+    let mut delivery = delivery(Source::Api, []);
+    delivery.departed = vec![(PodUid::new("a"), 0), (PodUid::new("b"), 7)];
+    merge.take(&delivery, UNIX_EPOCH);
+    let expected = BTreeMap::from([
+        (PodUid::new("a"), Duration::ZERO),
+        (PodUid::new("b"), Duration::from_secs(7)),
+    ]);
+    assert_eq!(departed(&merge), expected);
+    merge.take(&Delivery::of(Source::File, Vec::new()), UNIX_EPOCH);
+    assert_eq!(departed(&merge), expected);
 }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use types::desired::Source;
@@ -338,6 +339,22 @@ fn a_pod_is_let_in_or_rejected_beside_those_that_are_there() {
     case.sources.api("c");
     case.fold.desired(&case.sources.desired, &full);
     assert!(!is_rejected(&case, "c"));
+}
+
+#[test]
+fn a_pod_that_was_deleted_and_gone_in_one_moment_has_the_time_it_was_given() {
+    for (departed, grace) in [(None, 30), (Some(1), 1), (Some(0), 0)] {
+        let mut case = Case::new();
+        case.sources.api("a");
+        case.fold.desired(&case.sources.desired, &everyone);
+        case.sources.take("a");
+        let departed = departed.map(|grace| (PodUid::new("a"), Duration::from_secs(grace)));
+        case.sources.desired.departed.extend(departed);
+        case.fold.desired(&case.sources.desired, &everyone);
+        let ending = case.slot("a").ending.unwrap();
+        assert_eq!(ending.grace, Duration::from_secs(grace));
+        assert!(ending.for_good);
+    }
 }
 
 #[test]
