@@ -67,6 +67,8 @@ pub(crate) struct Worker {
     /// What was last done, and on which observation.
     last_act: Option<(Plan, Arc<ObservedPod>)>,
     pub(crate) unseen: Unseen,
+    /// It was said that another sandbox takes the place of the one that there is.
+    pub(crate) told_of_change: bool,
     /// How many ephemeral containers it had when it was last looked at.
     added: usize,
 }
@@ -125,6 +127,7 @@ impl Worker {
             told_of_wait: BTreeSet::new(),
             last_act: None,
             unseen: Unseen::default(),
+            told_of_change: false,
             added: 0,
         }
     }
@@ -339,7 +342,7 @@ impl Worker {
             });
             self.memory.over = true;
         }
-        self.note_eviction(slot);
+        self.note_eviction(slot, observed);
         self.known.terminal = self.is_ending(slot) && !observed.is_running();
         // Between a container and the one that takes its place, its end says
         // nothing of the pod.
@@ -356,11 +359,18 @@ impl Worker {
         }
     }
 
-    fn note_eviction(&mut self, slot: &Slot) {
+    /// As upstream: once it is said, and while anything runs. How the containers end may
+    /// then say something else of the pod, and that counts.
+    fn note_eviction(&mut self, slot: &Slot, observed: &ObservedPod) {
         let Some(eviction) = &slot.evicted else {
             return;
         };
-        self.known.ended = Some(Ended {
+        let ended = self.known.ended.as_ref();
+        if ended.is_some_and(|ended| ended.reason != eviction.reason) {
+            return;
+        }
+        let is_news = self.known.disruption.is_none();
+        self.known.ended = (is_news || observed.is_running()).then(|| Ended {
             reason: eviction.reason.to_owned(),
             message: eviction.message.clone(),
         });

@@ -60,6 +60,7 @@ impl Worker {
         if why == PodKill::SandboxChanged && !observed.sandboxes.is_empty() {
             let message = "Pod sandbox changed, it will be killed and re-created.";
             self.on.telling.normal(&slot.pod, "SandboxChanged", message);
+            self.told_of_change = true;
         }
         info!(pod = %self.pod, ?grace, ?why, "the pod is ended");
         let running = observed.containers.iter().filter(|container| {

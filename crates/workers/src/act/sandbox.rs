@@ -21,6 +21,11 @@ const NODES_LOGS: u32 = 0o755;
 
 impl Worker {
     pub(super) async fn make_sandbox(&mut self, slot: &Slot, attempt: u32) -> Outcome {
+        // Nothing of the one before may be left to be ended.
+        if attempt > 0 && !std::mem::take(&mut self.told_of_change) {
+            let message = "Pod sandbox changed, it will be killed and re-created.";
+            self.on.telling.normal(&slot.pod, "SandboxChanged", message);
+        }
         match self.try_sandbox(slot, attempt).await {
             Ok(()) => Outcome::Done,
             Err(None) => Outcome::Cut,

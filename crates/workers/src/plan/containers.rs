@@ -13,6 +13,10 @@ use crate::spec::container::of_ephemeral;
 use crate::spec::hash::hash_text;
 use crate::spec::labels::HASH;
 
+/// Before a container that ended is started again: with a sandbox its containers end first,
+/// and nothing can be started in one that is about to end.
+const SETTLES: Duration = Duration::from_secs(1);
+
 /// What there is to do, gathered.
 #[derive(Debug, Default)]
 struct Actions {
@@ -214,7 +218,9 @@ fn start(
         actions.keeps = true;
         return;
     }
+    let looked_at = ended.filter(|_| !replaced).map(|ended| ended + SETTLES);
     let retry_at = given.memory.retry_container_at.get(&container.name);
+    let retry_at = retry_at.into_iter().chain(&looked_at).max();
     if let Some(&until) = retry_at.filter(|until| is_ahead(given.now, **until)) {
         actions.rest.wake(until);
         actions.keeps = true;

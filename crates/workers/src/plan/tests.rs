@@ -276,6 +276,21 @@ fn a_container_that_ended_is_started_again_as_its_policy_says() {
 }
 
 #[test]
+fn a_container_that_has_just_ended_may_be_the_first_of_its_sandbox_to_end() {
+    let case = Case::simple("Always").sandbox().has(exited("c", 1));
+    let waits = Plan::Rest(Rest {
+        until: Some(seconds(NOW)),
+        ..Rest::default()
+    });
+    assert_eq!(case.plan_at(NOW - 1), waits);
+    assert!(matches!(case.plan_at(NOW), Plan::Start(..)));
+    let replaced = case.remembers(|memory| {
+        memory.replaced.insert("c-0".to_owned());
+    });
+    assert!(matches!(replaced.plan_at(NOW - 1), Plan::Start(..)));
+}
+
+#[test]
 fn the_policy_of_a_container_beats_that_of_its_pod() {
     let case = |own: &str| {
         Case::new(&json!({

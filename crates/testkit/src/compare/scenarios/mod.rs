@@ -10,7 +10,7 @@ mod lifecycle;
 mod place;
 mod restarts;
 mod room;
-mod runtime_classes;
+mod sandboxes;
 mod security;
 mod static_pods;
 mod volumes;
@@ -32,7 +32,7 @@ pub fn all() -> Vec<Scenario> {
         controllers::SCENARIOS,
         debugging::SCENARIOS,
         restarts::SCENARIOS,
-        runtime_classes::SCENARIOS,
+        sandboxes::SCENARIOS,
         room::SCENARIOS,
     ]
     .concat()

@@ -7,10 +7,17 @@ use super::super::manifest::{FOREVER, Pod, pod};
 use super::super::scenario::{Lane, Scenario};
 use super::super::stage::Stage;
 
+/// Fails when it is told to end.
+const SULKY: &str = "trap 'exit 3' TERM; sleep 100000 & wait";
+
 /// Asks for most of the node's CPUs.
 fn greedy(stage: &Stage<'_>, name: &str) -> Result<Pod> {
+    greedy_as(stage, name, FOREVER)
+}
+
+fn greedy_as(stage: &Stage<'_>, name: &str, script: &str) -> Result<Pod> {
     let milli = stage.cpus()? * 1000 - 800;
-    Ok(pod(name, FOREVER).main(&requests(milli)))
+    Ok(pod(name, script).main(&requests(milli)))
 }
 
 fn requests(milli: u64) -> Value {
@@ -26,10 +33,24 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "preempted",
         "a pod makes room for a critical one",
         |stage| {
-            stage.create(greedy(stage, "low")?)?;
+            stage.create(greedy_as(stage, "low", SULKY)?)?;
             stage.running("low")?;
             stage.create(critical(greedy(stage, "high")?))?;
             stage.phase("low", "Failed")?;
+            stage.running("high")?;
+            stage.end("high")?;
+            stage.end("low")
+        },
+    )
+    .lane(Lane::Cpus),
+    Scenario::new(
+        "preempted-and-content",
+        "a pod makes room, and its container ends well",
+        |stage| {
+            stage.create(greedy(stage, "low")?)?;
+            stage.running("low")?;
+            stage.create(critical(greedy(stage, "high")?))?;
+            stage.phase("low", "Succeeded")?;
             stage.running("high")?;
             stage.end("high")?;
             stage.end("low")

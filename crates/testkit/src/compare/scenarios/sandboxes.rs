@@ -1,4 +1,4 @@
-//! Pods that say which handler of the runtime runs them.
+//! Sandboxes: which handler of the runtime runs them, and what happens when they end.
 
 use anyhow::Result;
 use serde_json::json;
@@ -29,6 +29,12 @@ fn remove_class(stage: &Stage<'_>) -> Result<()> {
     stage.remove_from_cluster(&format!("{CLASSES}/{}", stage.namespace()))
 }
 
+/// As after an accident.
+fn stop_sandbox(stage: &Stage<'_>) -> String {
+    let namespace = stage.namespace();
+    format!("sleep 1; crictl stopp $(crictl pods --namespace {namespace} -q)")
+}
+
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario::new(
         "runtime-class",
@@ -57,6 +63,18 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     ),
     Scenario::new(
+        "sandbox-lost",
+        "a pod gets another sandbox when its own has ended",
+        |stage| {
+            stage.create(pod("p", FOREVER))?;
+            stage.running("p")?;
+            stage.on_node(&stop_sandbox(stage))?;
+            stage.state("p", "main", "running restarts=1")?;
+            stage.running("p")?;
+            stage.end("p")
+        },
+    ),
+    Scenario::new(
         "runtime-class-gone",
         "a class that is gone when its pod needs another sandbox",
         |stage| {
@@ -64,9 +82,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             stage.create(pod)?;
             stage.running("p")?;
             remove_class(stage)?;
-            let namespace = stage.namespace();
-            let stop = format!("sleep 1; crictl stopp $(crictl pods --namespace {namespace} -q)");
-            stage.on_node(&stop)?;
+            stage.on_node(&stop_sandbox(stage))?;
             stage.said("FailedCreatePodSandBox")?;
             stage.end("p")
         },
