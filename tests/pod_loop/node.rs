@@ -179,7 +179,7 @@ impl Node {
             services: watch::channel(Some(Arc::default())).1,
             node: watch::channel(Arc::new(view())).1,
             turns: Turns::new(4),
-            hooks: Hooks::new(self.runtime.clone(), self.runtime.clone(), clock.clone()).unwrap(),
+            hooks: Hooks::new(self.runtime.clone(), self.runtime.clone(), clock.clone()),
             clock,
         }
     }

@@ -108,8 +108,8 @@ pub enum AgentError {
     Died { part: &'static str, cause: String },
     #[error("staticPodURL: {0}")]
     ManifestUrl(#[from] sources::http::UrlError),
-    #[error("TLS cannot be set up: {0}; this is a fault of ours, please report it")]
-    Tls(#[from] rustls::Error),
+    #[error("certificates for staticPodURL cannot be used: {0}")]
+    Trust(#[from] rustls::Error),
     #[error("figures cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
 }

@@ -152,7 +152,7 @@ pub(crate) fn start(
     };
     parts.start("housekeeping", |ending| housekeeping.run(ending));
     let clock = seams.options.clock.clone();
-    let hooks = Hooks::new(seams.runtime.clone(), seams.net.clone(), clock)?;
+    let hooks = Hooks::new(seams.runtime.clone(), seams.net.clone(), clock);
     start_log_rotation(&config, seams, parts);
     let making = Making {
         config,

@@ -95,17 +95,12 @@ pub(crate) enum HttpError {
 }
 
 impl Hooks {
-    pub fn new(
-        runtime: SharedRuntime,
-        net: SharedNet,
-        clock: SharedClock,
-    ) -> Result<Self, rustls::Error> {
-        let tls = tls::trusting()?;
-        Ok(Self {
+    pub fn new(runtime: SharedRuntime, net: SharedNet, clock: SharedClock) -> Self {
+        Self {
             runtime,
             clock,
-            web: Web { net, tls },
-        })
+            web: Web::new(net),
+        }
     }
 
     /// Takes as long as it takes. Dropped, it is cut short.

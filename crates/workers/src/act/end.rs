@@ -195,20 +195,26 @@ impl Worker {
             stopped.cancel();
             outcome
         };
-        let last_words = async {
-            let Some(hook) = overdue else { return };
-            let patience = async {
-                stopped.cancelled().await;
-                clock.sleep(LAST_WORDS).await;
-            };
-            tokio::select! {
-                biased;
-                _ = hook => {}
-                () = patience => {}
-            }
-        };
-        let (outcome, ()) = tokio::join!(stopping, last_words);
+        let (outcome, ()) = tokio::join!(stopping, self.hear_out(overdue, &stopped));
         outcome.map_err(NotEnded::Refused)
+    }
+
+    /// A hook that took too long, until it ends, and not much longer than its container.
+    async fn hear_out(
+        &self,
+        overdue: Option<impl Future<Output = Result<(), NotEnded>> + Unpin>,
+        stopped: &CancellationToken,
+    ) {
+        let Some(hook) = overdue else { return };
+        let patience = async {
+            stopped.cancelled().await;
+            self.on.clock.sleep(LAST_WORDS).await;
+        };
+        tokio::select! {
+            biased;
+            _ = hook => {}
+            () = patience => {}
+        }
     }
 
     /// What a container is given to do before it ends. That it failed is told, and no

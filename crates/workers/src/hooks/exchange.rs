@@ -3,7 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use super::redirect::{Next, next};
 use super::request::Get;
+use super::tls::trusting;
 
 /// An answer is read so far, and a longer one not at all.
 const LONGEST_BODY: usize = 10 * 1024;
@@ -35,8 +36,9 @@ const PLAIN: &[u8; 5] = b"HTTP/";
 /// Who asks, and over what.
 #[derive(Clone, Debug)]
 pub(super) struct Web {
-    pub(super) net: SharedNet,
-    pub(super) tls: Arc<ClientConfig>,
+    net: SharedNet,
+    /// Made when it is first needed, which is never on most nodes.
+    tls: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 /// Why there was no answer.
@@ -76,6 +78,11 @@ impl NoAnswer {
 }
 
 impl Web {
+    pub(super) fn new(net: SharedNet) -> Self {
+        let tls = Arc::default();
+        Self { net, tls }
+    }
+
     /// The status of the last answer.
     pub(super) async fn get(&self, first: &Get) -> Result<StatusCode, NoAnswer> {
         let mut get = first.clone();
@@ -110,7 +117,7 @@ impl Web {
         let name = ServerName::try_from(get.host.clone());
         let name = name.map_err(|cause| Cause::Exchange(cause.to_string()))?;
         let mut overheard = Overheard::new(connection);
-        let connector = TlsConnector::from(Arc::clone(&self.tls));
+        let connector = TlsConnector::from(self.tls()?);
         let cause = match connector.connect(name, &mut overheard).await {
             Ok(secure) => return exchange(secure, get).await,
             Err(cause) => cause,
@@ -119,6 +126,15 @@ impl Web {
             return Err(Cause::Plain);
         }
         Err(Cause::Tls(cause))
+    }
+
+    fn tls(&self) -> Result<Arc<ClientConfig>, Cause> {
+        if let Some(config) = self.tls.get() {
+            return Ok(Arc::clone(config));
+        }
+        let config = trusting().map_err(|error| Cause::Exchange(error.to_string()))?;
+        // Of two that are made at once either will do.
+        Ok(Arc::clone(self.tls.get_or_init(|| config)))
     }
 }
 

@@ -30,7 +30,7 @@ impl Runtime for Commands {
 fn hooks(runtime: Commands) -> (Hooks, Arc<TokioClock>) {
     let clock = Arc::new(TokioClock::starting_at(UNIX_EPOCH));
     let hooks = Hooks::new(Arc::new(runtime), Arc::new(LinuxNet), clock.clone());
-    (hooks.unwrap(), clock)
+    (hooks, clock)
 }
 
 fn handler(value: &Value) -> LifecycleHandler {

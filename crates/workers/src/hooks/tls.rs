@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
@@ -10,11 +11,13 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 /// Takes any certificate, one of long ago too, and shows none.
 pub(super) fn trusting() -> Result<Arc<ClientConfig>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
         .with_no_client_auth();
+    // Nobody is asked twice.
+    config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 

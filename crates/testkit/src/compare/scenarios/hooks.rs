@@ -175,7 +175,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "deleted-in-post-start",
         "a pod is deleted while its first hook runs",
         |stage| {
-            stage.create(post_start(FOREVER, &exec("sleep 300")))?;
+            stage.create(post_start(FOREVER, &exec("sleep 20")))?;
             stage.said("Started")?;
             stage.end("p")
         },
