@@ -351,9 +351,11 @@ impl Making {
                 self.config.docker.clone(),
             ),
             records: Arc::clone(&self.config.records),
-            plugins: self.config.plugins.clone().map(|loaded| {
-                Plugins::new(loaded, host.clone(), clock.clone(), self.accounts)
-            }),
+            plugins: self
+                .config
+                .plugins
+                .clone()
+                .map(|loaded| Plugins::new(loaded, host.clone(), clock.clone(), self.accounts)),
         };
         let images = Images::new(self.config.images.clone(), parts);
         images.adopt_left_behind().await;

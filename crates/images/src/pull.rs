@@ -21,9 +21,7 @@ use types::{PodRef, PodUid};
 
 use crate::backoff::{Backoff, Key};
 use crate::config::{AtOnce, Config};
-use crate::credentials::{
-    Asking, BadPullSecret, Credential, NodeFiles, Plugins, from_secrets,
-};
+use crate::credentials::{Asking, BadPullSecret, Credential, NodeFiles, Plugins, from_secrets};
 use crate::limits::TokenBucket;
 use crate::policy::{
     self, Course, PullPolicy, Pulled, Reason, Said, Waiting, course, course_without_right,
@@ -288,8 +286,7 @@ impl Images {
             Verdict::UseAndLearn(secret) => {
                 let now = self.parts.clock.now();
                 let (image, id) = (request.image.to_owned(), image_ref.to_owned());
-                let learn =
-                    move |records: &Arc<Records>| records.learn(&image, &id, secret, now);
+                let learn = move |records: &Arc<Records>| records.learn(&image, &id, secret, now);
                 if let Err(error) = records.perform(learn).await {
                     tracing::warn!(image = request.image, %error, "pull secret not recorded");
                 }
@@ -373,8 +370,7 @@ impl Images {
         if let Some(intent) = intent {
             let wall = self.parts.clock.now();
             let (id, credential) = (fetched.image_ref.clone(), fetched.credential);
-            let pulled =
-                move |_: &Arc<Records>| intent.pulled(&id, credential.as_ref(), wall);
+            let pulled = move |_: &Arc<Records>| intent.pulled(&id, credential.as_ref(), wall);
             self.record(image, pulled).await;
         }
         Ok(Ensured {

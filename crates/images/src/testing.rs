@@ -116,7 +116,9 @@ impl Host for FilesOnly {
         });
         let inside: Vec<FileEntry> = inside.collect();
         let programs = self.programs.lock().unwrap();
-        let has_program = programs.keys().any(|program| program.parent() == Some(path));
+        let has_program = programs
+            .keys()
+            .any(|program| program.parent() == Some(path));
         let exists = has_program || !inside.is_empty();
         Ok(exists.then_some(Listing::Directory(inside)))
     }
@@ -140,9 +142,11 @@ impl Host for FilesOnly {
                 .unwrap_err();
             match behaviour {
                 Behaviour::Prints(text) => Ok(executed(text.into_bytes(), Ok(()), false)),
-                Behaviour::Fails => {
-                    Ok(executed(Vec::new(), Err("exit status: 1".to_owned()), false))
-                }
+                Behaviour::Fails => Ok(executed(
+                    Vec::new(),
+                    Err("exit status: 1".to_owned()),
+                    false,
+                )),
                 Behaviour::Hangs => std::future::pending().await,
                 Behaviour::Floods => Ok(executed(vec![b'['; 1 << 20], Ok(()), true)),
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
-use seams::host::{Growth, Grown};
+use seams::host::{Grown, Growth};
 
 use crate::files::Files;
 

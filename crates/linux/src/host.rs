@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Executed, Growth, Hint,
-    HostError, Interface, Listing, MachineFacts, Program,
+    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Executed, Growth, Hint, HostError,
+    Interface, Listing, MachineFacts, Program,
 };
 
 use crate::cgroups::Hierarchies;

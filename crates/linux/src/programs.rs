@@ -29,14 +29,23 @@ pub(crate) fn is_program(path: &Path) -> io::Result<bool> {
 pub(crate) async fn execute(path: &Path, program: Program) -> io::Result<Executed> {
     let mut child = Command::new(path)
         .args(&program.arguments)
-        .envs(program.environment.iter().map(|(name, value)| (name, value)))
+        .envs(
+            program
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let mut group = Group(
+        child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
+    );
     let executed = hear(&mut child, &program).await?;
     // Its number may soon be another's.
     group.0 = None;

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use cgroups::{CgroupFacts, CgroupValue, CgroupVersion};
-pub use growth::{Growth, Grown, Untold};
+pub use growth::{Grown, Growth, Untold};
 pub use program::{Executed, Program};
 
 mod cgroups;

@@ -106,7 +106,12 @@ fn a_plugin_is_shown_a_token_of_the_pods_service_account() -> Result<()> {
         }],
     });
     stage.create(&binding)?;
-    stage.run(&["annotate", "serviceaccount", "default", "registry/role=reader"])?;
+    stage.run(&[
+        "annotate",
+        "serviceaccount",
+        "default",
+        "registry/role=reader",
+    ])?;
     stage.create_pod("reader", with_image(PRIVATE, "IfNotPresent"), json!({}))?;
     stage.wait_ready("reader")?;
     let asked = stage.node.machine().run("cat", ["/var/tmp/asked"])?;
@@ -137,7 +142,10 @@ fn an_image_is_pulled_and_mounted_as_a_volume_or_the_pod_waits_and_says_why() ->
         let mut reader = shell("test -d /data && trap 'exit 0' TERM; while :; do sleep 0.2; done");
         reader["volumeMounts"] = json!([{ "name": "data", "mountPath": "/data" }]);
         let image = json!({ "reference": reference, "pullPolicy": "IfNotPresent" });
-        (reader, json!({ "volumes": [{ "name": "data", "image": image }] }))
+        (
+            reader,
+            json!({ "volumes": [{ "name": "data", "image": image }] }),
+        )
     };
     let (reader, volumes) = reads(OPEN);
     stage.create_pod("reads", reader, volumes)?;

@@ -119,7 +119,11 @@ fn no_line_of_a_fast_writer_is_lost_or_doubled_while_its_log_is_rotated_and_the_
     ensure!(wanted == LINES, "{wanted} lines");
     let packed = |part: &&Part| part.name.ends_with(".gz");
     let count = parts.iter().filter(packed).count();
-    ensure!(count + 3 >= parts.len(), "{count} of {} are packed", parts.len());
+    ensure!(
+        count + 3 >= parts.len(),
+        "{count} of {} are packed",
+        parts.len()
+    );
     let sizes: Vec<usize> = parts.iter().map(|part| part.text.len() >> 10).collect();
     println!("KiB in each file: {sizes:?}");
     stage.end()

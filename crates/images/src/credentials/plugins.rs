@@ -263,7 +263,8 @@ fn chosen(
     all: &BTreeMap<String, String>,
 ) -> Option<BTreeMap<String, String>> {
     let pair = |key: &String| Some((key.clone(), all.get(key)?.clone()));
-    let required: Option<BTreeMap<_, _>> = attributes.required_annotations.iter().map(pair).collect();
+    let required: Option<BTreeMap<_, _>> =
+        attributes.required_annotations.iter().map(pair).collect();
     let mut chosen = required?;
     chosen.extend(attributes.optional_annotations.iter().filter_map(pair));
     Some(chosen)
@@ -298,7 +299,11 @@ impl Plugin {
             annotations: told.asker.annotations.clone(),
         };
         let run = self.run(question, || {
-            let run: Run = Box::pin(runner.clone().run(self.provider.clone(), self.program(runner, image, told)));
+            let run: Run = Box::pin(
+                runner
+                    .clone()
+                    .run(self.provider.clone(), self.program(runner, image, told)),
+            );
             run.shared()
         });
         run.await

@@ -9,8 +9,8 @@ use types::PodName;
 
 use super::*;
 use crate::credentials::Places;
-use crate::records::Known;
 use crate::credentials::plugins::load;
+use crate::records::Known;
 use crate::testing::{Behaviour, FilesOnly, Registry, SIZE};
 
 const IMAGE: &str = "r.io/app:1";

@@ -123,8 +123,8 @@ impl Ledger {
             log.watched &= !ended.is_new;
             log.due = log.full_at(full);
         }
-        if ended.again {
-            log.due = Some(now + PAUSE);
+        if let Some(pause) = ended.again_after {
+            log.due = Some(now + pause);
         }
         if ended.failed {
             log.resting = true;
@@ -162,8 +162,8 @@ pub(super) struct Ended {
     pub(super) size: Option<u64>,
     /// That is another file than before.
     pub(super) is_new: bool,
-    /// It should have been rotated, and could not be yet.
-    pub(super) again: bool,
+    /// It should have been rotated, and can be only after this.
+    pub(super) again_after: Option<Duration>,
     /// Something went wrong that will go wrong again if it is tried at once.
     pub(super) failed: bool,
 }
@@ -251,11 +251,18 @@ mod tests {
         assert!(fast.to_watch(TICK, seconds(2)).is_empty());
         let mut quiet = seen(&[500, 500]);
         let path = PathBuf::from("/logs/0.log");
-        assert_eq!(quiet.to_watch(TICK, seconds(2)), std::slice::from_ref(&path));
+        assert_eq!(
+            quiet.to_watch(TICK, seconds(2)),
+            std::slice::from_ref(&path)
+        );
         assert!(quiet.to_watch(TICK, seconds(2)).is_empty(), "it is watched");
         quiet.grown(&path, seconds(2));
         assert_eq!(quiet.to_watch(TICK, seconds(2)), [] as [PathBuf; 0]);
-        assert_eq!(quiet.next(), Some(seconds(3)), "a pause after the last look");
+        assert_eq!(
+            quiet.next(),
+            Some(seconds(3)),
+            "a pause after the last look"
+        );
         quiet.seen("c", 500, seconds(3), FULL, TICK);
         assert_eq!(quiet.to_watch(TICK, seconds(3)), [path]);
     }

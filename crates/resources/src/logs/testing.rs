@@ -14,7 +14,7 @@ use seams::cri::{
     ReopenContainerLogResponse,
 };
 use seams::host::{
-    Answer as HostAnswer, DefaultRoute, DiskFigures, Growth, Grown, Hint, HostError, Interface,
+    Answer as HostAnswer, DefaultRoute, DiskFigures, Grown, Growth, Hint, HostError, Interface,
     Listing, MachineFacts,
 };
 use seams::runtime::{Answer, Code};
@@ -87,8 +87,11 @@ impl Node {
     pub(crate) fn write(&self, id: &str, line: &str) {
         let mut state = self.state();
         let open = Arc::clone(&state.open[id]);
-        open.lock().unwrap().push_str(&format!("{line}\n"));
-        let path = state.files.iter().find(|(_, file)| Arc::ptr_eq(file, &open));
+        open.lock().unwrap().extend([line, "\n"]);
+        let path = state
+            .files
+            .iter()
+            .find(|(_, file)| Arc::ptr_eq(file, &open));
         let path = path.map(|(path, _)| path.clone());
         if let Some(path) = path.filter(|path| state.watched.contains(path)) {
             state.watched.remove(&path);
@@ -139,7 +142,9 @@ impl Runtime for Node {
             ..Container::default()
         });
         let containers = containers.collect();
-        Box::pin(std::future::ready(Ok(ListContainersResponse { containers })))
+        Box::pin(std::future::ready(Ok(ListContainersResponse {
+            containers,
+        })))
     }
 
     fn container_status(
@@ -223,7 +228,10 @@ impl Storage for Node {
 
     fn entries(&self, path: &Path) -> Result<Option<Vec<Entry>>, HostError> {
         let state = self.state();
-        let inside = state.files.keys().filter(|file| file.parent() == Some(path));
+        let inside = state
+            .files
+            .keys()
+            .filter(|file| file.parent() == Some(path));
         let entries = inside.map(|file| Entry {
             name: file.file_name().unwrap().to_str().unwrap().to_owned(),
             is_directory: false,

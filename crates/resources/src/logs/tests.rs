@@ -1,7 +1,6 @@
 //! Rotation over a node in memory, whose containers write line after line.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 use testkit::clock::TokioClock;
 use tokio::task::JoinSet;
@@ -116,7 +115,11 @@ async fn a_burst_into_a_quiet_log_is_seen_within_a_second_or_so() {
     rig.pass(Duration::from_secs(2)).await;
     rig.write(150);
     rig.pass(ledger::PAUSE * 2).await;
-    assert_eq!(rig.files(150).len(), 2, "rotated before the next regular look");
+    assert_eq!(
+        rig.files(150).len(),
+        2,
+        "rotated before the next regular look"
+    );
     assert_eq!(rig.node.state().reopened, 1);
 }
 

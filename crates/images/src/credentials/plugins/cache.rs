@@ -128,7 +128,13 @@ mod tests {
         };
         let mut cache = Cache::default();
         let one = asker("1", "");
-        cache.put("r.io/a", Reach::Global, one.clone(), logins("x"), seconds(9));
+        cache.put(
+            "r.io/a",
+            Reach::Global,
+            one.clone(),
+            logins("x"),
+            seconds(9),
+        );
         assert!(cache.get("r.io/a", &one, seconds(1)).is_some());
         for other in [asker("2", ""), asker("1", "t"), Asker::default()] {
             assert!(cache.get("r.io/a", &other, seconds(1)).is_none());
@@ -140,7 +146,13 @@ mod tests {
         let mut cache = Cache::default();
         for number in 0..100 {
             let image = format!("r.io/{number}");
-            cache.put(&image, Reach::Image, Asker::default(), Vec::new(), seconds(60));
+            cache.put(
+                &image,
+                Reach::Image,
+                Asker::default(),
+                Vec::new(),
+                seconds(60),
+            );
         }
         cache.get("r.io/x", &Asker::default(), SWEEP);
         assert_eq!(cache.kept.len(), 100);

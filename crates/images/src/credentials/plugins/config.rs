@@ -101,7 +101,10 @@ struct Attributes {
 
 /// All files together, in their order. `tokens`: the gate
 /// `KubeletServiceAccountTokenForCredentialProviders`.
-pub(super) fn read(files: &[(String, Vec<u8>)], tokens: bool) -> Result<Vec<Provider>, ConfigError> {
+pub(super) fn read(
+    files: &[(String, Vec<u8>)],
+    tokens: bool,
+) -> Result<Vec<Provider>, ConfigError> {
     let mut entries: Vec<Entry> = Vec::new();
     for (file, content) in files {
         let decoded = decode(content).map_err(|problem| ConfigError::Decode {
@@ -141,7 +144,9 @@ fn decode(content: &[u8]) -> Result<Vec<Entry>, String> {
         return Err(format!("failed to decode {kind:?} (wrong Kind)"));
     }
     if group != GROUP {
-        return Err(format!("failed to decode {KIND}, unexpected Group: {group}"));
+        return Err(format!(
+            "failed to decode {KIND}, unexpected Group: {group}"
+        ));
     }
     if !["v1", "v1beta1", "v1alpha1"].contains(&version) {
         return Err(format!(
@@ -282,9 +287,20 @@ impl About<'_> {
         ];
         let broken = rules.into_iter().filter(|(broken, _)| *broken);
         problems.extend(broken.map(|(_, rule)| format!("{AT}{rule}")));
-        of_keys(&format!("{AT}.requiredServiceAccountAnnotationKeys"), &required, problems);
-        of_keys(&format!("{AT}.optionalServiceAccountAnnotationKeys"), &optional, problems);
-        let both: BTreeSet<&&str> = required.iter().filter(|key| optional.contains(key)).collect();
+        of_keys(
+            &format!("{AT}.requiredServiceAccountAnnotationKeys"),
+            &required,
+            problems,
+        );
+        of_keys(
+            &format!("{AT}.optionalServiceAccountAnnotationKeys"),
+            &optional,
+            problems,
+        );
+        let both: BTreeSet<&&str> = required
+            .iter()
+            .filter(|key| optional.contains(key))
+            .collect();
         if !both.is_empty() {
             let both = serde_json::json!(both);
             problems.push(format!(

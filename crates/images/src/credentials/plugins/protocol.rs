@@ -32,7 +32,9 @@ pub(crate) enum ResponseError {
         "apiVersion from credential plugin response did not match expected apiVersion:{wanted}, actual apiVersion:{found}"
     )]
     Version { wanted: String, found: String },
-    #[error("error decoding credential provider plugin response from stdout: it has to be a {RESPONSE}, with no fields but those of one")]
+    #[error(
+        "error decoding credential provider plugin response from stdout: it has to be a {RESPONSE}, with no fields but those of one"
+    )]
     Content,
     #[error("credential provider plugin did not return a valid cacheKeyType: {0}")]
     CacheKeyType(String),
@@ -235,7 +237,10 @@ mod tests {
         assert_eq!(found.logins.len(), 2);
         assert_eq!(found.logins[1].0, "r.io");
         let login = found.logins[1].1.to_cri();
-        assert_eq!((login.username.as_str(), login.password.as_str()), ("u", "p"));
+        assert_eq!(
+            (login.username.as_str(), login.password.as_str()),
+            ("u", "p")
+        );
         assert!(found.passwords.has("p") && !found.passwords.has("q"));
     }
 

@@ -371,20 +371,36 @@ fn configuration_and_programs_are_found_or_what_is_missing_is_named() {
         let text = load(config, directory).unwrap_err();
         assert!(text.contains(wanted), "{text}");
     };
-    refused("/c.yaml", "/plugins", "plugin binary directory /plugins did not exist");
+    refused(
+        "/c.yaml",
+        "/plugins",
+        "plugin binary directory /plugins did not exist",
+    );
     host.put_program("/plugins/a", Behaviour::Fails);
     refused("", "/plugins", "credential provider config path is empty");
     refused("/c.yaml", "/plugins", "unable to access path \"/c.yaml\"");
     host.put("/c.yaml", &content("b"));
-    refused("/c.yaml", "/plugins", "plugin binary executable /plugins/b did not exist");
+    refused(
+        "/c.yaml",
+        "/plugins",
+        "plugin binary executable /plugins/b did not exist",
+    );
     host.put_program("/plugins/b", Behaviour::Fails);
     assert_eq!(load("/c.yaml", "/plugins").unwrap().providers.len(), 1);
     host.put("/d/README", "");
-    refused("/d", "/plugins", "no configuration files found in directory \"/d\"");
+    refused(
+        "/d",
+        "/plugins",
+        "no configuration files found in directory \"/d\"",
+    );
     host.put("/d/2.yml", &content("b"));
     host.put("/d/1.json", &content("a"));
     let loaded = load("/d", "/plugins").unwrap();
-    let names: Vec<&str> = loaded.providers.iter().map(|one| one.name.as_str()).collect();
+    let names: Vec<&str> = loaded
+        .providers
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
     assert_eq!(names, ["a", "b"]);
     host.put("/d/3.yaml", &content("a"));
     refused("/d", "/plugins", "duplicate provider name \"a\"");

@@ -8,7 +8,11 @@ fn read_one(content: &str) -> Result<Vec<Provider>, ConfigError> {
 
 /// A provider with these lines, and what no provider may lack.
 fn provider(lines: &str) -> String {
-    let name = if lines.contains("name:") { "" } else { "name: p, " };
+    let name = if lines.contains("name:") {
+        ""
+    } else {
+        "name: p, "
+    };
     let version = if lines.contains("apiVersion:") {
         ""
     } else {
@@ -131,7 +135,9 @@ fn what_is_wrong_is_told_in_upstreams_words() {
 fn an_address_that_is_none_is_named() {
     let text = refused(&provider("matchImages: ['r.io:port']"));
     assert!(
-        text.contains("providers.matchImages: Invalid value: \"r.io:port\": match image is invalid"),
+        text.contains(
+            "providers.matchImages: Invalid value: \"r.io:port\": match image is invalid"
+        ),
         "{text}"
     );
 }
@@ -155,7 +161,9 @@ fn token_attributes_are_judged_in_upstreams_words() {
         } else {
             "requireServiceAccount: true, "
         };
-        provider(&format!("tokenAttributes: {{{audience}{cache}{require}{more}}}"))
+        provider(&format!(
+            "tokenAttributes: {{{audience}{cache}{require}{more}}}"
+        ))
     };
     let cases = [
         (
@@ -175,7 +183,9 @@ fn token_attributes_are_judged_in_upstreams_words() {
             ".optionalServiceAccountAnnotationKeys: Duplicate value: \"a\"",
         ),
         (
-            given("requiredServiceAccountAnnotationKeys: [b, a], optionalServiceAccountAnnotationKeys: [a, b, c]"),
+            given(
+                "requiredServiceAccountAnnotationKeys: [b, a], optionalServiceAccountAnnotationKeys: [a, b, c]",
+            ),
             ": Invalid value: [\"a\",\"b\"]: annotation keys cannot be both required and optional",
         ),
         (
@@ -208,7 +218,10 @@ fn a_file_that_is_no_configuration_is_named_with_what_is_wrong() {
     let cases = [
         ("{", ""),
         ("", "it does not begin as it has to"),
-        ("kind: CredentialProviderConfig", "it does not begin as it has to"),
+        (
+            "kind: CredentialProviderConfig",
+            "it does not begin as it has to",
+        ),
         (
             "apiVersion: kubelet.config.k8s.io/v1\nkind: Pod",
             "failed to decode \"Pod\" (wrong Kind)",
@@ -225,10 +238,7 @@ fn a_file_that_is_no_configuration_is_named_with_what_is_wrong() {
             &format!("{HEAD}providers: [{{nane: x}}]"),
             "strict decoding error: unknown field `nane`",
         ),
-        (
-            &format!("{HEAD}providers: []\nproviders: []"),
-            "",
-        ),
+        (&format!("{HEAD}providers: []\nproviders: []"), ""),
         (
             &format!("{HEAD}providers: [{{defaultCacheDuration: soon}}]"),
             "defaultCacheDuration: ",
@@ -243,6 +253,6 @@ fn a_file_that_is_no_configuration_is_named_with_what_is_wrong() {
         let start = format!("error decoding config \"a.yaml\": {wanted}");
         assert!(text.starts_with(&start), "{content}: {text}");
     }
-    let beta = format!("{}", provider("").replace(HEAD, &old));
+    let beta = provider("").replace(HEAD, &old);
     assert!(read_one(&beta).is_ok());
 }
