@@ -30,6 +30,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use futures_util::future::FutureExt as _;
@@ -235,7 +236,7 @@ impl LogRotation {
         sizes.await.unwrap_or_else(|_| vec![None; wanted.len()])
     }
 
-    /// Does for one log what has to be done.
+    /// Does for one log what has to be done, when a worker is free.
     async fn attend(
         &self,
         id: String,
@@ -299,7 +300,7 @@ impl LogRotation {
             turn => turn?,
         };
         match turn {
-            Turn::NotYet => ended.again = true,
+            Turn::NotYet => ended.again_after = Some(to_next_second(self.clock.now())),
             Turn::Rotated => {
                 info!(container = id, log = %path.display(), bytes = size, "a log was rotated");
                 ended.is_new = true;
@@ -337,4 +338,11 @@ impl LogRotation {
             most_files: self.policy.most_files,
         }
     }
+}
+
+/// How long it is until a rotated log gets another name than it would get now.
+fn to_next_second(now: SystemTime) -> Duration {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let passed = Duration::from_nanos(u64::from(since.subsec_nanos()));
+    Duration::from_secs(1).saturating_sub(passed)
 }

@@ -123,8 +123,8 @@ impl Ledger {
             log.watched &= !ended.is_new;
             log.due = log.full_at(full);
         }
-        if ended.again {
-            log.due = Some(now + PAUSE);
+        if let Some(pause) = ended.again_after {
+            log.due = Some(now + pause);
         }
         if ended.failed {
             log.resting = true;
@@ -162,8 +162,8 @@ pub(super) struct Ended {
     pub(super) size: Option<u64>,
     /// That is another file than before.
     pub(super) is_new: bool,
-    /// It should have been rotated, and could not be yet.
-    pub(super) again: bool,
+    /// It should have been rotated, and can be only after this.
+    pub(super) again_after: Option<Duration>,
     /// Something went wrong that will go wrong again if it is tried at once.
     pub(super) failed: bool,
 }

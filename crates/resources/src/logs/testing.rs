@@ -87,7 +87,7 @@ impl Node {
     pub(crate) fn write(&self, id: &str, line: &str) {
         let mut state = self.state();
         let open = Arc::clone(&state.open[id]);
-        open.lock().unwrap().push_str(&format!("{line}\n"));
+        open.lock().unwrap().extend([line, "\n"]);
         let path = state
             .files
             .iter()

@@ -1,7 +1,6 @@
 //! Rotation over a node in memory, whose containers write line after line.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 use testkit::clock::TokioClock;
 use tokio::task::JoinSet;

@@ -253,6 +253,6 @@ fn a_file_that_is_no_configuration_is_named_with_what_is_wrong() {
         let start = format!("error decoding config \"a.yaml\": {wanted}");
         assert!(text.starts_with(&start), "{content}: {text}");
     }
-    let beta = format!("{}", provider("").replace(HEAD, &old));
+    let beta = provider("").replace(HEAD, &old);
     assert!(read_one(&beta).is_ok());
 }
