@@ -1,7 +1,7 @@
 //! The pods of a namespace as the API server tells of them, with the moment at
 //! which each became Ready, and at which each was gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -21,15 +21,27 @@ const UNREAD: usize = 10_000;
 /// Ends with this value.
 #[derive(Debug)]
 pub struct PodWatch {
+    kubectl: Kubectl,
+    namespace: String,
+    stream: Stream,
+    moments: Moments,
+}
+
+/// One watch, as long as the server keeps it.
+#[derive(Debug)]
+struct Stream {
     kubectl: Child,
     heard: Receiver<(Instant, Value)>,
-    moments: Moments,
 }
 
 /// When each pod came to a point for the first time.
 #[derive(Debug, Default)]
 struct Moments {
     begun: bool,
+    /// All that were there when the watch began, or came since.
+    there: BTreeSet<String>,
+    /// Those that were there before the watch was begun anew, and were not told of since.
+    missing: BTreeSet<String>,
     ready: BTreeMap<String, Instant>,
     gone: BTreeMap<String, Instant>,
 }
@@ -38,33 +50,10 @@ impl PodWatch {
     /// Answers when the watch stands: whatever happens from now on is seen as
     /// it happens.
     pub fn start(kubectl: &Kubectl, namespace: &str) -> Result<Self> {
-        // The server marks where what was there before ends.
-        let marked =
-            "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-        let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true&{LASTS}&{marked}");
-        let mut kubectl = kubectl
-            .command()
-            .args(["get", "--raw", &path])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot run kubectl")?;
-        let lines = kubectl.stdout.take().context("kubectl without output")?;
-        let (tell, heard) = sync_channel(UNREAD);
-        // It ends with kubectl's output, and so with the watch.
-        thread::spawn(move || {
-            for line in BufReader::new(lines).lines().map_while(Result::ok) {
-                let Ok(event) = serde_json::from_str(&line) else {
-                    continue;
-                };
-                if tell.send((Instant::now(), event)).is_err() {
-                    return;
-                }
-            }
-        });
         let mut watch = Self {
-            kubectl,
-            heard,
+            kubectl: kubectl.clone(),
+            namespace: namespace.to_owned(),
+            stream: Stream::start(kubectl, namespace)?,
             moments: Moments::default(),
         };
         watch.listen("the watch to begin", Duration::from_secs(20), |moments| {
@@ -101,20 +90,53 @@ impl PodWatch {
                 return Ok(());
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.heard.recv_timeout(left) {
+            match self.stream.heard.recv_timeout(left) {
                 Ok((at, event)) => self.moments.hear(at, &event),
                 Err(RecvTimeoutError::Timeout) => {
                     bail!("timed out after {timeout:?} waiting for {what}: {have} of {want}")
                 }
+                // A busy server drops watches now and then, and clients begin anew.
                 Err(RecvTimeoutError::Disconnected) => {
-                    bail!("the watch ended while waiting for {what}: {have} of {want}")
+                    println!("the watch ended while waiting for {what}, it is begun anew");
+                    self.stream = Stream::start(&self.kubectl, &self.namespace)?;
+                    self.moments.begin_anew();
                 }
             }
         }
     }
 }
 
-impl Drop for PodWatch {
+impl Stream {
+    fn start(kubectl: &Kubectl, namespace: &str) -> Result<Self> {
+        // The server marks where what was there before ends.
+        let marked =
+            "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true&{LASTS}&{marked}");
+        let mut kubectl = kubectl
+            .command()
+            .args(["get", "--raw", &path])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot run kubectl")?;
+        let lines = kubectl.stdout.take().context("kubectl without output")?;
+        let (tell, heard) = sync_channel(UNREAD);
+        // It ends with kubectl's output, and so with the watch.
+        thread::spawn(move || {
+            for line in BufReader::new(lines).lines().map_while(Result::ok) {
+                let Ok(event) = serde_json::from_str(&line) else {
+                    continue;
+                };
+                if tell.send((Instant::now(), event)).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { kubectl, heard })
+    }
+}
+
+impl Drop for Stream {
     fn drop(&mut self) {
         let _ = self.kubectl.kill();
         let _ = self.kubectl.wait();
@@ -126,15 +148,30 @@ impl Moments {
         let pod = &event["object"];
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         match event["type"].as_str() {
-            Some("BOOKMARK") => self.begun = true,
+            Some("BOOKMARK") => {
+                self.begun = true;
+                // What a watch that was begun anew does not have went in between.
+                for missed in std::mem::take(&mut self.missing) {
+                    self.gone.entry(missed).or_insert(at);
+                }
+            }
             Some("DELETED") => {
+                self.there.remove(name);
                 self.gone.entry(name.to_owned()).or_insert(at);
             }
-            Some("ADDED" | "MODIFIED") if is_ready(pod) => {
-                self.ready.entry(name.to_owned()).or_insert(at);
+            Some("ADDED" | "MODIFIED") => {
+                self.there.insert(name.to_owned());
+                self.missing.remove(name);
+                if is_ready(pod) {
+                    self.ready.entry(name.to_owned()).or_insert(at);
+                }
             }
             _ => {}
         }
+    }
+
+    fn begin_anew(&mut self) {
+        self.missing.append(&mut self.there);
     }
 }
 
@@ -186,6 +223,26 @@ mod tests {
         }
         assert_eq!(in_order(&moments.ready), [at(2), at(3)]);
         assert_eq!(in_order(&moments.gone), [at(6)]);
+    }
+
+    #[test]
+    fn who_is_not_there_when_a_watch_is_begun_anew_went_in_between() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mark = json!({ "type": "BOOKMARK", "object": {} });
+        let mut moments = Moments::default();
+        for name in ["a", "b", "c"] {
+            moments.hear(at(1), &event("ADDED", name, "True"));
+        }
+        moments.hear(at(2), &mark);
+        moments.hear(at(3), &event("DELETED", "c", "True"));
+        moments.begin_anew();
+        moments.hear(at(4), &event("ADDED", "a", "True"));
+        moments.hear(at(5), &mark);
+        assert_eq!(in_order(&moments.gone), [at(3), at(5)]);
+        moments.hear(at(6), &event("DELETED", "a", "True"));
+        assert_eq!(in_order(&moments.gone), [at(3), at(5), at(6)]);
+        assert_eq!(in_order(&moments.ready), [at(1); 3]);
     }
 
     #[test]
