@@ -259,6 +259,10 @@ impl Storage for Node {
         unused(path)
     }
 
+    fn read_inside(&self, at: &Path, _: &str, _: usize) -> Result<Option<Vec<u8>>, HostError> {
+        unused(at)
+    }
+
     fn link(&self, _: &Path, at: &Path) -> Result<(), HostError> {
         unused(at)
     }
