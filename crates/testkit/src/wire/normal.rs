@@ -10,9 +10,6 @@ use serde_json::{Map, Value, json};
 
 use crate::compare::words::replace_word;
 
-/// The container's hash, which must be equal as it is.
-const HASH: &str = "io.kubernetes.container.hash";
-
 /// When a static pod was first seen.
 const SEEN: &str = "kubernetes.io/config.seen";
 
@@ -27,9 +24,6 @@ pub(super) struct Words {
     pub(super) unique: Vec<(String, String)>,
     /// Replaced where they are not part of a longer word or number.
     pub(super) bounded: Vec<(String, String)>,
-    /// The API server gave one of its volumes a name by chance: so the
-    /// containers' hashes differ.
-    pub(super) has_token_volume: bool,
 }
 
 impl Words {
@@ -58,7 +52,6 @@ impl Words {
         match key {
             "envs" => self.environment(value),
             SEEN => json!("TIME"),
-            HASH if self.has_token_volume => json!("HASH"),
             _ => self.request(value),
         }
     }
@@ -111,15 +104,6 @@ fn token_volume(text: &str) -> String {
     format!("{before}{TOKEN_VOLUME}CHANCE{rest}")
 }
 
-/// Whether the API server has added a volume to a pod for its token.
-pub(super) fn has_token_volume(pod: &Value) -> bool {
-    let volumes = pod["spec"]["volumes"].as_array();
-    volumes.into_iter().flatten().any(|volume| {
-        let name = volume["name"].as_str();
-        name.is_some_and(|name| name.starts_with(TOKEN_VOLUME))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,7 +113,6 @@ mod tests {
         Words {
             unique: vec![pair("0f3a-77", "UID"), pair("wire-a-12", "NAMESPACE")],
             bounded: vec![pair("10.1.0.1", "POD_IP")],
-            has_token_volume: false,
         }
     }
 
@@ -191,20 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_stays_unless_a_name_by_chance_is_in_it() {
+    fn times_are_a_word_and_hashes_stay_as_they_are() {
+        const HASH: &str = "io.kubernetes.container.hash";
         let request = json!({"annotations": {HASH: "1a2b", SEEN: "2026-01-01T00:00:00Z"}});
-        let plain = words().request(&request);
-        assert_eq!(plain["annotations"], json!({HASH: "1a2b", SEEN: "TIME"}));
-        let with_token = Words {
-            has_token_volume: true,
-            ..words()
-        };
-        let request = with_token.request(&request);
-        assert_eq!(request["annotations"][HASH], "HASH");
-        let pod = json!({"spec": {"volumes": [{"name": "v"}, {"name": "kube-api-access-abcde"}]}});
-        assert!(has_token_volume(&pod));
-        assert!(!has_token_volume(
-            &json!({"spec": {"volumes": [{"name": "v"}]}})
-        ));
+        let normal = words().request(&request);
+        assert_eq!(normal["annotations"], json!({HASH: "1a2b", SEEN: "TIME"}));
     }
 }

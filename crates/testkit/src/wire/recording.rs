@@ -1,8 +1,9 @@
 //! Of a recording of all that a runtime was asked, the calls that make, change and
 //! end pods, one list for each pod. Pure.
 //!
-//! What is a matter of time is left out: a pull that is tried again, a stop of what
-//! was stopped before, and lives of containers beyond those that a spec counts.
+//! What is a matter of time is left out: a pull or an update that is asked for
+//! again, a stop of what was stopped before, and lives of containers beyond those
+//! that a spec counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -151,13 +152,11 @@ impl<L: Fn(&PodKey) -> u64> Book<L> {
             }
             "PullImage" => {
                 let key = pod_key(&request["sandboxConfig"]["metadata"]);
-                let image = text(&request["image"]["image"]);
-                let again =
-                    |said: &Said| said.label.starts_with("PullImage") && said.request == *request;
-                let pod = self.pods.entry(key.clone()).or_default();
-                if !pod.said.iter().any(again) {
-                    self.add(&key, call, &format!(" {image}"));
-                }
+                self.add(
+                    &key,
+                    call,
+                    &format!(" {}", text(&request["image"]["image"])),
+                );
             }
             // By its id: what nobody has made is somebody else's.
             name => {
@@ -178,13 +177,7 @@ impl<L: Fn(&PodKey) -> u64> Book<L> {
             Some(attempt) => attempt.to_owned(),
             None => format!(" {word}"),
         };
-        let label = format!("{}{word}", call.name);
-        let pod = self.pods.entry(key.clone()).or_default();
-        let stopped =
-            call.name.starts_with("Stop") && pod.said.iter().any(|said| said.label == label);
-        if !stopped {
-            self.add(key, call, &word);
-        }
+        self.add(key, call, &word);
     }
 
     fn name(&mut self, key: &PodKey, metadata: &Value, id: &Value, word: &str) {
@@ -197,15 +190,18 @@ impl<L: Fn(&PodKey) -> u64> Book<L> {
         }
     }
 
-    /// One that was said before of the same is told with its number.
+    /// Another one of the same is told with its number; the same one once.
     fn add(&mut self, key: &PodKey, call: &Call, about: &str) {
         let pod = self.pods.entry(key.clone()).or_default();
         let label = format!("{}{about}", call.name);
-        let again = format!("{label} (");
-        let before = pod
-            .said
-            .iter()
-            .filter(|said| said.label == label || said.label.starts_with(&again));
+        let numbered = format!("{label} (");
+        let of_the_same = |said: &&Said| said.label == label || said.label.starts_with(&numbered);
+        let stops = call.name.starts_with("Stop");
+        let mut before = pod.said.iter().filter(of_the_same);
+        if before.any(|said| stops || said.request == call.request) {
+            return;
+        }
+        let before = pod.said.iter().filter(of_the_same);
         let label = match before.count() {
             0 => label,
             count => format!("{label} ({})", count + 1),
@@ -310,6 +306,11 @@ mod tests {
         (name, request, Value::Null, took)
     }
 
+    fn update(quota: &str) -> (&'static str, Value, Value, u32) {
+        let request = json!({"containerId": "c1", "linux": {"cpuQuota": quota}});
+        ("UpdateContainerResources", request, Value::Null, 0)
+    }
+
     #[test]
     fn a_pod_has_its_calls_under_what_they_are_about() {
         let text = recording(&[
@@ -317,8 +318,9 @@ mod tests {
             sandbox(),
             create("main", 0, "c1"),
             of("StartContainer", "c1", 0),
-            of("UpdateContainerResources", "c1", 0),
-            of("UpdateContainerResources", "c1", 0),
+            update("1"),
+            update("1"),
+            update("2"),
             of("StopContainer", "c1", 0),
             of("StopContainer", "c1", 0),
             of("StopContainer", "of another", 0),

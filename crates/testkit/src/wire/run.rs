@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 
-use super::normal::{Words, has_token_volume};
+use super::normal::Words;
 use super::objects;
 use super::progress::{has_come, items};
 use super::recording::{self, PodCalls};
 use super::rules::Asked;
-use super::spec::{Change, FROM_FILE, Source, Spec, Until};
+use super::spec::{Change, FROM_FILE, Source, Spec, Until, Written};
 use super::verdict::{Pages, Verdict};
 use super::wires::{WiredNode, Wires};
 use crate::compare::api::Api;
@@ -22,7 +22,7 @@ use crate::wait;
 /// is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 const STILL: Duration = Duration::from_secs(12);
-const LOOK: Duration = Duration::from_millis(300);
+const LOOK: Duration = Duration::from_millis(400);
 
 /// Which specs on which nodes.
 #[derive(Debug)]
@@ -44,24 +44,37 @@ impl Run<'_> {
         stage.make_objects()?;
         let mut state = State::default();
         stage.make_pods()?;
-        stage.wait(&mut state, "made", |side, spec, state| {
+        stage.wait(&mut state, Step::Made, |side, spec, state| {
             state.has_come(side, spec, &spec.until)
         })?;
-        stage.change(&state)?;
-        stage.wait(&mut state, "changed", |side, spec, state| {
-            match &spec.change {
-                Some((_, until)) => state.has_come(side, spec, until),
-                None => true,
-            }
+        stage.change()?;
+        stage.wait(&mut state, Step::Changed, |side, spec, state| {
+            let change = spec.change.as_ref();
+            change.is_none_or(|(_, until)| state.has_come(side, spec, until))
         })?;
         stage.delete()?;
-        stage.wait(&mut state, "deleted", |side, spec, state| {
-            state.is_gone(side, spec)
+        stage.wait(&mut state, Step::Deleted, |side, spec, state| {
+            !state.pods[side.index].contains_key(&side.pod_name(spec))
+        })?;
+        stage.wait(&mut state, Step::Stopped, |side, spec, state| {
+            let calls = state.calls[side.index].get(&side.pod_name(spec));
+            calls.is_none_or(PodCalls::sandboxes_are_stopped)
         })?;
         let pages = stage.pages(&state)?;
         stage.clear()?;
         Ok(Verdict::new(pages, start.elapsed()))
     }
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Made,
+    Changed,
+    /// From the API.
+    Deleted,
+    /// At the runtime.
+    Stopped,
 }
 
 struct Stage<'a> {
@@ -83,17 +96,13 @@ struct Side<'a> {
 struct State {
     /// By side and name, as last seen.
     pods: [BTreeMap<String, Value>; 2],
-    /// All addresses that a pod ever had, and whether it has a token volume.
-    facts: [BTreeMap<String, Facts>; 2],
+    /// All addresses that a pod ever had.
+    addresses: [BTreeMap<String, BTreeSet<String>>; 2],
     calls: [BTreeMap<String, PodCalls>; 2],
+    /// Whose files were written: side and spec.
+    written: BTreeSet<(usize, &'static str)>,
     /// What did not come: side, spec, and which step it was.
-    missed: BTreeSet<(usize, &'static str, &'static str)>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Facts {
-    addresses: Vec<String>,
-    has_token_volume: bool,
+    missed: BTreeSet<(usize, &'static str, Step)>,
 }
 
 impl State {
@@ -102,26 +111,14 @@ impl State {
         pod.is_some_and(|pod| has_come(pod, until))
     }
 
-    fn is_gone(&self, side: &Side<'_>, spec: &Spec) -> bool {
-        let name = side.pod_name(spec);
-        let calls = self.calls[side.index].get(&name);
-        !self.pods[side.index].contains_key(&name)
-            && calls.is_none_or(PodCalls::sandboxes_are_stopped)
-    }
-
     fn see(&mut self, side: &Side<'_>, list: &Value) {
         let pods = items(&list["items"]);
         let named = |pod: &Value| pod["metadata"]["name"].as_str().map(str::to_owned);
         for pod in pods {
             let Some(name) = named(pod) else { continue };
-            let facts = self.facts[side.index].entry(name).or_default();
-            facts.has_token_volume = has_token_volume(pod);
-            for address in items(&pod["status"]["podIPs"]) {
-                let address = address["ip"].as_str().unwrap_or_default();
-                if !facts.addresses.iter().any(|known| known == address) {
-                    facts.addresses.push(address.to_owned());
-                }
-            }
+            let known = self.addresses[side.index].entry(name).or_default();
+            let told = items(&pod["status"]["podIPs"]).iter();
+            known.extend(told.filter_map(|address| Some(address["ip"].as_str()?.to_owned())));
         }
         let pods = pods
             .iter()
@@ -221,20 +218,51 @@ impl Stage<'_> {
         })
     }
 
+    /// Lays down what a container would have written, while it runs.
+    fn write_files(&self, state: &mut State) -> Result<()> {
+        for side in &self.sides {
+            for spec in self.specs {
+                let Some(Written { by, to, content }) = &spec.written else {
+                    continue;
+                };
+                let name = side.pod_name(spec);
+                if state.written.contains(&(side.index, spec.name))
+                    || !state.has_come(side, spec, &Until::Runs(by))
+                {
+                    continue;
+                }
+                let uid = &state.pods[side.index][&name]["metadata"]["uid"];
+                let pod = format!("/var/lib/kubelet/pods/{}", uid.as_str().unwrap_or_default());
+                let machine = side.wired.node.machine();
+                machine.write(
+                    &format!("{pod}/volumes/kubernetes.io~empty-dir/{to}"),
+                    content,
+                )?;
+                state.written.insert((side.index, spec.name));
+            }
+        }
+        Ok(())
+    }
+
     /// Looks until all are there, or nothing moves any more.
     fn wait(
         &self,
         state: &mut State,
-        step: &'static str,
+        step: Step,
         done: impl Fn(&Side<'_>, &Spec, &State) -> bool,
     ) -> Result<()> {
         let start = Instant::now();
         let (mut moved, mut before) = (Instant::now(), usize::MAX);
         loop {
             for side in &self.sides {
-                state.see(side, &self.api.get(&side.path("pods"))?);
-                state.calls[side.index] = side.calls(self.specs)?;
+                // A recording is long: it is read only where nothing else tells.
+                if step == Step::Stopped {
+                    state.calls[side.index] = side.calls(self.specs)?;
+                } else {
+                    state.see(side, &self.api.get(&side.path("pods"))?);
+                }
             }
+            self.write_files(state)?;
             let waited: BTreeSet<_> = self
                 .sides
                 .iter()
@@ -247,7 +275,7 @@ impl Stage<'_> {
             }
             if waited.is_empty() || moved.elapsed() > STILL || start.elapsed() > PATIENCE {
                 println!(
-                    "{step} after {:.1} s, {} wanting",
+                    "{step:?} after {:.1} s, {} wanting",
                     start.elapsed().as_secs_f64(),
                     waited.len()
                 );
@@ -258,12 +286,13 @@ impl Stage<'_> {
         }
     }
 
-    fn change(&self, state: &State) -> Result<()> {
-        for spec in self.specs {
-            let Some((change, _)) = &spec.change else {
-                continue;
-            };
-            for side in &self.sides {
+    fn change(&self) -> Result<()> {
+        for side in &self.sides {
+            let calls = side.calls(self.specs)?;
+            for spec in self.specs {
+                let Some((change, _)) = &spec.change else {
+                    continue;
+                };
                 let name = side.pod_name(spec);
                 match change {
                     Change::Patch { part, change } => {
@@ -273,10 +302,11 @@ impl Stage<'_> {
                             .with_context(|| format!("cannot change {}", spec.name))?;
                     }
                     Change::StopSandbox => {
-                        let calls = state.calls[side.index].get(&name);
-                        let sandbox = calls.and_then(PodCalls::sandbox);
-                        let sandbox = sandbox.with_context(|| format!("no sandbox of {name}"))?;
-                        side.wired.stop_sandbox(sandbox)?;
+                        let sandbox = calls.get(&name).and_then(PodCalls::sandbox);
+                        // Without one the wait that follows will tell.
+                        if let Some(sandbox) = sandbox {
+                            side.wired.stop_sandbox(sandbox)?;
+                        }
                     }
                 }
             }
@@ -311,8 +341,8 @@ impl Stage<'_> {
             let name = side.pod_name(spec);
             let calls = state.calls[side.index].get(&name).cloned();
             let calls = calls.unwrap_or_default();
-            let facts = state.facts[side.index].get(&name).cloned();
-            let words = places[side.index].words(&calls, facts.unwrap_or_default());
+            let addresses = state.addresses[side.index].get(&name);
+            let words = places[side.index].words(&calls, addresses.into_iter().flatten());
             let said = calls.said.into_iter();
             said.map(|said| Asked {
                 label: words.label(&said.label),
@@ -322,9 +352,9 @@ impl Stage<'_> {
         };
         let missed = |side: &Side<'_>, spec: &Spec| {
             let missed = state.missed.iter();
-            let steps: Vec<&str> = missed
+            let steps: Vec<String> = missed
                 .filter(|(index, name, _)| (*index, *name) == (side.index, spec.name))
-                .map(|(_, _, step)| *step)
+                .map(|(_, _, step)| format!("{step:?}"))
                 .collect();
             steps.join(", ")
         };
@@ -369,7 +399,7 @@ struct Place {
 }
 
 impl Place {
-    fn words(&self, calls: &PodCalls, facts: Facts) -> Words {
+    fn words<'s>(&self, calls: &PodCalls, addresses: impl Iterator<Item = &'s String>) -> Words {
         let word = |from: &str, to: &str| (from.to_owned(), to.to_owned());
         let mut unique = calls.ids.clone();
         unique.push(word(&self.namespace, "NAMESPACE"));
@@ -378,17 +408,10 @@ impl Place {
             unique.push(word(&calls.uid, "UID"));
         }
         let mut bounded = vec![word(&self.address, "NODE_IP")];
-        let addresses = facts
-            .addresses
-            .iter()
-            .filter(|address| **address != self.address);
+        let addresses = addresses.filter(|address| **address != self.address);
         bounded.extend(addresses.map(|address| word(address, "POD_IP")));
         bounded.extend(self.services.iter().cloned());
-        Words {
-            unique,
-            bounded,
-            has_token_volume: facts.has_token_volume,
-        }
+        Words { unique, bounded }
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Spec {
     pub(super) pod: Value,
     pub(super) source: Source,
     pub(super) until: Until,
+    /// No container runs, so none writes: what one would have.
+    pub(super) written: Option<Written>,
     /// What is then changed, and what shall come of it.
     pub(super) change: Option<(Change, Until)>,
     /// The grace that it is deleted with; its own if nothing is said.
@@ -53,6 +55,16 @@ pub(super) enum Until {
     Resized(&'static str, Value),
 }
 
+/// A file in an emptyDir.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// While this container runs.
+    pub(super) by: &'static str,
+    /// Volume and path.
+    pub(super) to: &'static str,
+    pub(super) content: &'static str,
+}
+
 /// What is done to a pod that came so far.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
@@ -70,7 +82,8 @@ pub(super) fn spec(name: &'static str) -> Spec {
         pod: json!({
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name},
+            // Pulls are there to be asked for, not to be waited for.
+            "metadata": {"name": name, "annotations": {"sim.ferrolet.dev/pull-delay": "0s"}},
             "spec": {
                 "automountServiceAccountToken": false,
                 "enableServiceLinks": false,
@@ -80,6 +93,7 @@ pub(super) fn spec(name: &'static str) -> Spec {
         }),
         source: Source::Api,
         until: Until::Running,
+        written: None,
         change: None,
         grace: None,
         lives: 1,
@@ -188,6 +202,18 @@ impl Spec {
         self
     }
 
+    /// A container writes a file into an emptyDir while it runs.
+    #[must_use]
+    pub(super) fn writes(
+        mut self,
+        by: &'static str,
+        to: &'static str,
+        content: &'static str,
+    ) -> Self {
+        self.written = Some(Written { by, to, content });
+        self
+    }
+
     /// Its sandbox ends by an accident.
     #[must_use]
     pub(super) fn loses_sandbox(mut self, until: Until) -> Self {
@@ -266,7 +292,8 @@ mod tests {
         assert_eq!(main["volumeMounts"], json!([mount]));
         assert_eq!(pod["spec"]["initContainers"][0]["restartPolicy"], "Always");
         let notes = json!({
-            "sim.ferrolet.dev/stop-delay": "1s", "sim.ferrolet.dev/run-time": "1s",
+            "sim.ferrolet.dev/pull-delay": "0s", "sim.ferrolet.dev/run-time": "1s",
+            "sim.ferrolet.dev/stop-delay": "1s",
         });
         assert_eq!(pod["metadata"]["annotations"], notes);
     }

@@ -40,7 +40,7 @@ impl Outcome {
         if missed != also {
             let told = |steps: &String| match steps.as_str() {
                 "" => "came as far as it should".to_owned(),
-                steps => format!("did not come as far as it should when {steps}"),
+                steps => format!("was waited for in vain: {steps}"),
             };
             differences.push(Difference {
                 path: "progress".to_owned(),
@@ -49,9 +49,7 @@ impl Outcome {
             });
         } else if !missed.is_empty() {
             // Both nodes fail alike where the spec is wrong, not the agents.
-            error = Some(format!(
-                "neither pod came as far as it should when {missed}"
-            ));
+            error = Some(format!("both were waited for in vain: {missed}"));
         } else if first.is_empty() && second.is_empty() {
             error = Some("nothing was asked of the runtimes".to_owned());
         }

@@ -24,6 +24,12 @@ fn optional(source: &str, object: &str, key: &str) -> Value {
     }}})
 }
 
+fn from_file(name: &str, key: &str, optional: bool) -> Value {
+    json!({"name": name, "valueFrom": {"fileKeyRef": {
+        "volumeName": "shared", "path": "some.env", "key": key, "optional": optional,
+    }}})
+}
+
 pub(super) fn specs() -> Vec<Spec> {
     [literal(), of_objects(), of_fields(), of_services()].concat()
 }
@@ -94,10 +100,17 @@ fn of_objects() -> Vec<Spec> {
                 "writer",
                 json!({"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}),
             )
-            .story("run-time.writer", "200ms")
-            .main(json!({"env": [{"name": "F", "valueFrom": {"fileKeyRef": {
-                "volumeName": "shared", "path": "nothing.env", "key": "F", "optional": true,
-            }}}]})),
+            .story("run-time.writer", "4s")
+            .writes(
+                "writer",
+                "shared/some.env",
+                "# a file\nF='of a file'\n\nG='$(F)'\n",
+            )
+            .main(json!({
+                "env": [from_file("F", "F", false), from_file("G", "G", false),
+                    from_file("H", "nothing", true)],
+                "args": ["$(F)"],
+            })),
     ]
 }
 

@@ -4,6 +4,10 @@ use serde_json::{Value, json};
 
 use crate::wire::spec::{Spec, Until, spec};
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "manifests are written in place"
+)]
 fn hook(when: &str, what: Value) -> Value {
     json!({"lifecycle": {when: what}})
 }
@@ -45,10 +49,10 @@ pub(super) fn specs() -> Vec<Spec> {
             .grace(50),
         spec("deleted-at-once").grace(0),
         spec("deadline")
-            .pod(json!({"activeDeadlineSeconds": 3}))
+            .pod(json!({"activeDeadlineSeconds": 10}))
             .until(Until::Ended),
         spec("deadline-with-grace")
-            .pod(json!({"activeDeadlineSeconds": 3, "terminationGracePeriodSeconds": 11}))
+            .pod(json!({"activeDeadlineSeconds": 10, "terminationGracePeriodSeconds": 11}))
             .and("other", json!({}))
             .until(Until::Ended),
     ]

@@ -20,6 +20,8 @@ use super::spec::Spec;
 /// All of them, in the order of the list.
 pub fn all() -> Vec<Spec> {
     [
+        // First: some have a deadline.
+        lifecycle::specs(),
         basics::specs(),
         env::specs(),
         volumes::specs(),
@@ -27,7 +29,6 @@ pub fn all() -> Vec<Spec> {
         security::specs(),
         resources::specs(),
         network::specs(),
-        lifecycle::specs(),
         sidecars::specs(),
         images::specs(),
         statics::specs(),

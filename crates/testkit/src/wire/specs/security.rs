@@ -5,11 +5,19 @@ use serde_json::{Value, json};
 use crate::wire::spec::{Spec, Until, spec};
 
 /// A pod whose containers may this.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "manifests are written in place"
+)]
 fn pod(name: &'static str, context: Value) -> Spec {
     spec(name).pod(json!({"securityContext": context}))
 }
 
 /// A pod whose container `main` may this.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "manifests are written in place"
+)]
 fn main(name: &'static str, context: Value) -> Spec {
     spec(name).main(json!({"securityContext": context}))
 }
