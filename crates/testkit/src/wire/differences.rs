@@ -83,6 +83,16 @@ pub const EXPLAINED: &[Explained] = &[
         reason: "not yet: hooks, and the order in which sidecars end",
     },
     Explained {
+        spec: "*-command",
+        path: "order",
+        reason: "not yet: hooks",
+    },
+    Explained {
+        spec: "both-hooks",
+        path: "order",
+        reason: "not yet: hooks",
+    },
+    Explained {
         spec: "pre-stop-sleep",
         path: "StopContainer main#0.timeout",
         reason: "not yet: hooks",

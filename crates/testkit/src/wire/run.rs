@@ -252,7 +252,16 @@ impl Stage<'_> {
         done: impl Fn(&Side<'_>, &Spec, &State) -> bool,
     ) -> Result<()> {
         let start = Instant::now();
-        let (mut moved, mut before) = (Instant::now(), usize::MAX);
+        let pairs = || {
+            let sides = self.sides.iter();
+            sides.flat_map(|side| self.specs.iter().map(move |spec| (side, spec)))
+        };
+        // Who has come counts as there, though he may go on: a container that waits
+        // between two pulls does not wait for the same reason all the time.
+        let mut wanting: BTreeSet<_> = pairs()
+            .map(|(side, spec)| (side.index, spec.name, step))
+            .collect();
+        let mut moved = Instant::now();
         loop {
             for side in &self.sides {
                 // A recording is long: it is read only where nothing else tells.
@@ -263,23 +272,20 @@ impl Stage<'_> {
                 }
             }
             self.write_files(state)?;
-            let waited: BTreeSet<_> = self
-                .sides
-                .iter()
-                .flat_map(|side| self.specs.iter().map(move |spec| (side, spec)))
-                .filter(|(side, spec)| !done(side, spec, state))
-                .map(|(side, spec)| (side.index, spec.name, step))
-                .collect();
-            if waited.len() != before {
-                (moved, before) = (Instant::now(), waited.len());
+            let before = wanting.len();
+            for (side, spec) in pairs().filter(|(side, spec)| done(side, spec, state)) {
+                wanting.remove(&(side.index, spec.name, step));
             }
-            if waited.is_empty() || moved.elapsed() > STILL || start.elapsed() > PATIENCE {
+            if wanting.len() < before {
+                moved = Instant::now();
+            }
+            if wanting.is_empty() || moved.elapsed() > STILL || start.elapsed() > PATIENCE {
                 println!(
                     "{step:?} after {:.1} s, {} wanting",
                     start.elapsed().as_secs_f64(),
-                    waited.len()
+                    wanting.len()
                 );
-                state.missed.extend(waited);
+                state.missed.extend(wanting);
                 return Ok(());
             }
             thread::sleep(LOOK);
