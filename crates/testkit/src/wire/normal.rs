@@ -52,8 +52,18 @@ impl Words {
         match key {
             "envs" => self.environment(value),
             SEEN => json!("TIME"),
+            "dnsConfig" => self.resolver(value),
             _ => self.request(value),
         }
+    }
+
+    /// Its options are in the order that chance gives to upstream's map of them.
+    fn resolver(&self, config: &Value) -> Value {
+        let mut config = self.request(config);
+        if let Some(Value::Array(options)) = config.get_mut("options") {
+            options.sort_by_key(Value::to_string);
+        }
+        config
     }
 
     /// By name: their order means nothing. One that is there twice is told.
@@ -146,6 +156,15 @@ mod tests {
         let expected =
             json!({"envs": {"A": "pod UID", "B": "b", "B (again)": "other", "EMPTY": ""}});
         assert_eq!(words().request(&request), expected);
+    }
+
+    #[test]
+    fn of_a_resolver_only_the_options_have_no_order() {
+        let request = json!({"dnsConfig": {"options": ["b", "a"], "servers": ["2", "1"]}});
+        let expected = json!({"dnsConfig": {"options": ["a", "b"], "servers": ["2", "1"]}});
+        assert_eq!(words().request(&request), expected);
+        let none = json!({"dnsConfig": {"servers": ["1"]}});
+        assert_eq!(words().request(&none), none);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::objects;
 use super::progress::{has_come, items};
 use super::recording::{self, PodCalls};
 use super::rules::Asked;
-use super::spec::{Change, FROM_FILE, Source, Spec, Until, Written};
+use super::spec::{Change, FROM_FILE, Source, Spec, Until};
 use super::verdict::{Pages, Verdict};
 use super::wires::{WiredNode, Wires};
 use crate::compare::api::Api;
@@ -99,8 +99,6 @@ struct State {
     /// All addresses that a pod ever had.
     addresses: [BTreeMap<String, BTreeSet<String>>; 2],
     calls: [BTreeMap<String, PodCalls>; 2],
-    /// Whose files were written: side and spec.
-    written: BTreeSet<(usize, &'static str)>,
     /// What did not come: side, spec, and which step it was.
     missed: BTreeSet<(usize, &'static str, Step)>,
 }
@@ -218,27 +216,15 @@ impl Stage<'_> {
         })
     }
 
-    /// Lays down what a container would have written, while it runs.
-    fn write_files(&self, state: &mut State) -> Result<()> {
+    /// Lays down what containers would have written.
+    fn write_files(&self, state: &State) -> Result<()> {
         for side in &self.sides {
             for spec in self.specs {
-                let Some(Written { by, to, content }) = &spec.written else {
-                    continue;
-                };
-                let name = side.pod_name(spec);
-                if state.written.contains(&(side.index, spec.name))
-                    || !state.has_come(side, spec, &Until::Runs(by))
-                {
-                    continue;
+                let pod = state.pods[side.index].get(&side.pod_name(spec));
+                let uid = pod.and_then(|pod| pod["metadata"]["uid"].as_str());
+                if let (Some(written), Some(uid)) = (&spec.written, uid) {
+                    side.wired.write_into_volume(uid, written)?;
                 }
-                let uid = &state.pods[side.index][&name]["metadata"]["uid"];
-                let pod = format!("/var/lib/kubelet/pods/{}", uid.as_str().unwrap_or_default());
-                let machine = side.wired.node.machine();
-                machine.write(
-                    &format!("{pod}/volumes/kubernetes.io~empty-dir/{to}"),
-                    content,
-                )?;
-                state.written.insert((side.index, spec.name));
             }
         }
         Ok(())

@@ -55,13 +55,11 @@ pub(super) enum Until {
     Resized(&'static str, Value),
 }
 
-/// A file in an emptyDir.
+/// A file in an emptyDir. It is written as soon as the volume is there.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
-    /// While this container runs.
-    pub(super) by: &'static str,
-    /// Volume and path.
-    pub(super) to: &'static str,
+    pub(super) volume: &'static str,
+    pub(super) name: &'static str,
     pub(super) content: &'static str,
 }
 
@@ -202,15 +200,10 @@ impl Spec {
         self
     }
 
-    /// A container writes a file into an emptyDir while it runs.
+    /// A container has written a file into an emptyDir.
     #[must_use]
-    pub(super) fn writes(
-        mut self,
-        by: &'static str,
-        to: &'static str,
-        content: &'static str,
-    ) -> Self {
-        self.written = Some(Written { by, to, content });
+    pub(super) fn written(mut self, written: Written) -> Self {
+        self.written = Some(written);
         self
     }
 

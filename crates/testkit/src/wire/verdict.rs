@@ -120,7 +120,7 @@ impl Verdict {
             .collect();
         let lines = EXPLAINED.iter().enumerate();
         lines
-            .filter(|(index, _)| !used.contains(index))
+            .filter(|(index, line)| !line.sometimes && !used.contains(index))
             .map(|(_, line)| format!("{}: {}", line.spec, line.path))
             .collect()
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
+use super::spec::Written;
 use crate::compare::Second;
 use crate::lab::{Agent, FERROLET, Lab, Node, Runtime, Spec as Program};
 use crate::wait;
@@ -121,6 +122,23 @@ impl WiredNode {
             .machine()
             .root(&format!("{MANIFESTS}/{name}.json"));
         fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))
+    }
+
+    /// Writes a file into an emptyDir, if that is there and has none.
+    pub(super) fn write_into_volume(&self, uid: &str, written: &Written) -> Result<()> {
+        let Written {
+            volume,
+            name,
+            content,
+        } = written;
+        let volume =
+            format!("/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/{volume}");
+        let machine = self.node.machine();
+        let file = format!("{volume}/{name}");
+        if machine.root(&volume).is_dir() && !machine.root(&file).exists() {
+            machine.write(&file, content)?;
+        }
+        Ok(())
     }
 
     /// Ends a sandbox as an accident would.

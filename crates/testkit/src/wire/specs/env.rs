@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::wire::spec::{Spec, Until, spec};
+use crate::wire::spec::{Spec, Until, Written, spec};
 
 fn field(name: &str, path: &str) -> Value {
     json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
@@ -101,11 +101,11 @@ fn of_objects() -> Vec<Spec> {
                 json!({"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}),
             )
             .story("run-time.writer", "4s")
-            .writes(
-                "writer",
-                "shared/some.env",
-                "# a file\nF='of a file'\n\nG='$(F)'\n",
-            )
+            .written(Written {
+                volume: "shared",
+                name: "some.env",
+                content: "# a file\nF='of a file'\n\nG='$(F)'\n",
+            })
             .main(json!({
                 "env": [from_file("F", "F", false), from_file("G", "G", false),
                     from_file("H", "nothing", true)],
