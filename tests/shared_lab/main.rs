@@ -23,3 +23,4 @@ mod pods;
 mod registry;
 mod sim;
 mod upstream_kubelet;
+mod wire;

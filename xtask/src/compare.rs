@@ -1,14 +1,20 @@
 //! `cargo xtask compare`: scenarios on a node with the upstream kubelet and on
 //! one with our agent, side by side; what the cluster saw of both must be equal,
-//! but for what `testkit::compare::differences` explains.
+//! but for what `testkit::compare::differences` explains. `compare cri` compares
+//! what the two ask of their runtimes ([`wire`]).
+
+mod wire;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use testkit::compare::{Pair, Run, Scenario, Second, all};
 use testkit::lab::{InstanceId, Lab, Layout, Options, saved_logs_dir};
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Plan {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Which scenarios; left out: all
     names: Vec<String>,
     /// Say which there are, and play none
@@ -26,7 +32,16 @@ pub(crate) struct Plan {
     both_upstream: bool,
 }
 
+#[derive(Subcommand)]
+enum What {
+    /// What each asks of its runtime for the same pods, field by field
+    Cri(wire::Plan),
+}
+
 pub(crate) fn run(plan: &Plan) -> Result<()> {
+    if let Some(What::Cri(plan)) = &plan.what {
+        return wire::run(plan);
+    }
     let scenarios = plan.scenarios()?;
     if plan.list {
         for scenario in scenarios {
@@ -35,10 +50,15 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         }
         return Ok(());
     }
+    in_lab(|lab| plan.play(lab, &scenarios))
+}
+
+/// Plays in the lab that is up, or in one that is up for that long.
+fn in_lab(play: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     let layout = Layout::new(InstanceId::from_env()?)?;
     let was_up = Lab::open(&layout)?.is_some();
     let lab = Lab::up(layout.clone(), &Options::default())?;
-    let outcome = plan.play(&lab, &scenarios);
+    let outcome = play(&lab);
     if outcome.is_err() {
         lab.save_logs(&saved_logs_dir())?;
         println!("logs of the lab: {}", saved_logs_dir().display());
@@ -47,6 +67,14 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         return outcome;
     }
     outcome.and(Lab::down(&layout))
+}
+
+fn second(both_upstream: bool) -> Second {
+    if both_upstream {
+        Second::Upstream
+    } else {
+        Second::Ferrolet
+    }
 }
 
 impl Plan {
@@ -67,12 +95,7 @@ impl Plan {
     }
 
     fn play(&self, lab: &Lab, scenarios: &[Scenario]) -> Result<()> {
-        let second = if self.both_upstream {
-            Second::Upstream
-        } else {
-            Second::Ferrolet
-        };
-        let pair = Pair::make(lab, "compare", second)?;
+        let pair = Pair::make(lab, "compare", second(self.both_upstream))?;
         let run = Run {
             pair: &pair,
             parallel: self.parallel.into(),

@@ -103,6 +103,7 @@ async fn serve(arguments: &Arguments, shutdown: CancellationToken) -> Result<(),
     let shape = RuntimeShape {
         logs: Logs::Files,
         cgroup_driver: cgroup_driver(arguments),
+        tells_features: true,
         ..RuntimeShape::default()
     };
     let runtime = Arc::new(Runtime::new(Arc::new(shape), clock.clone(), faults));

@@ -1,6 +1,7 @@
 //! What a runtime was asked, one JSON object to a line. Requests are written as
 //! protobuf writes itself in JSON: by the names of fields, without those that
-//! are not set.
+//! are not set. Of answers only those are written that give something a name, by
+//! which later requests mean it.
 //!
 //! What opens a registry is masked. What a pod's author put into its environment
 //! is not: that is what a recording is looked at for, so its file is for its
@@ -12,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use prost::Message;
-use prost_reflect::{DescriptorError, DescriptorPool, DynamicMessage, Value};
+use prost_reflect::{DescriptorError, DescriptorPool, DynamicMessage, MethodDescriptor, Value};
 use seams::cri::DESCRIPTORS;
 use seams::{RuntimeError, SharedClock};
 use serde::Serialize;
@@ -35,6 +36,9 @@ const MASKED: &str = "(masked)";
 
 /// The fields of `PullImageRequest.auth` that open a registry.
 const SECRETS: [&str; 4] = ["password", "auth", "identity_token", "registry_token"];
+
+/// Calls whose answers are written down too: the ids of what they made.
+const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "PullImage"];
 
 /// Why there is no recording, or no more of it.
 #[derive(Debug, Error)]
@@ -120,6 +124,7 @@ impl Recorder {
         let call = Call {
             path: path.to_owned(),
             request: request.map(Message::encode_to_vec),
+            answer: None,
             begun: self.clock.now(),
             took: self.clock.uptime(),
             code: "Cancelled".to_owned(),
@@ -141,6 +146,15 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Keeps the answer, if it is one of those that are written down.
+    pub(crate) fn answered<A: Message>(&mut self, answer: &A) {
+        if let Some((_, call)) = &mut self.open
+            && MAKING.contains(&name(&call.path))
+        {
+            call.answer = Some(answer.encode_to_vec());
+        }
+    }
+
     pub(crate) fn end(mut self, error: Option<&RuntimeError>) {
         if let Some((_, call)) = &mut self.open {
             call.code = error.map_or_else(|| "OK".to_owned(), |error| error.code.to_string());
@@ -163,6 +177,7 @@ impl Drop for Entry {
 struct Call {
     path: String,
     request: Option<Vec<u8>>,
+    answer: Option<Vec<u8>>,
     begun: SystemTime,
     /// Until it has ended, when it began.
     took: Duration,
@@ -176,6 +191,8 @@ fn line(descriptors: &DescriptorPool, call: Call) -> String {
         time: String,
         call: &'a str,
         request: Option<DynamicMessage>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: Option<DynamicMessage>,
         code: String,
         #[serde(skip_serializing_if = "String::is_empty")]
         message: String,
@@ -189,6 +206,9 @@ fn line(descriptors: &DescriptorPool, call: Call) -> String {
         request: call
             .request
             .and_then(|request| shown(descriptors, &call.path, &request)),
+        answer: call
+            .answer
+            .and_then(|answer| answered(descriptors, &call.path, &answer)),
         code: call.code,
         message: call.message,
         duration_ms: f64::from(micros) / 1000.0,
@@ -208,12 +228,21 @@ fn name(path: &str) -> &str {
 
 /// A request with its fields' names, without its secrets.
 fn shown(descriptors: &DescriptorPool, path: &str, request: &[u8]) -> Option<DynamicMessage> {
-    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
-    let service = descriptors.get_service_by_name(service)?;
-    let method = service.methods().find(|found| found.name() == method)?;
-    let mut message = DynamicMessage::decode(method.input(), request).ok()?;
+    let input = method(descriptors, path)?.input();
+    let mut message = DynamicMessage::decode(input, request).ok()?;
     mask(&mut message);
     Some(message)
+}
+
+fn answered(descriptors: &DescriptorPool, path: &str, answer: &[u8]) -> Option<DynamicMessage> {
+    let output = method(descriptors, path)?.output();
+    DynamicMessage::decode(output, answer).ok()
+}
+
+fn method(descriptors: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
+    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+    let service = descriptors.get_service_by_name(service)?;
+    service.methods().find(|found| found.name() == method)
 }
 
 fn mask(message: &mut DynamicMessage) {

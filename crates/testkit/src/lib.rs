@@ -25,4 +25,5 @@ pub mod host;
 pub mod lab;
 pub mod wait;
 pub mod watch;
+pub mod wire;
 pub mod workload;

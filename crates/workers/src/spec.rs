@@ -6,6 +6,7 @@ pub mod dns;
 pub mod downward;
 pub mod env;
 pub mod expand;
+mod go_json;
 pub mod hash;
 pub mod hostname;
 pub mod hosts;

@@ -2,8 +2,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use seams::cri::{
-    AuthConfig, ImageSpec, PullImageRequest, StopContainerRequest, VersionRequest, image_service,
-    runtime_service,
+    AuthConfig, CreateContainerRequest, CreateContainerResponse, ImageSpec, PullImageRequest,
+    StopContainerRequest, VersionRequest, VersionResponse, image_service, runtime_service,
 };
 use seams::runtime::Code;
 use serde_json::{Value as Json, json};
@@ -60,6 +60,27 @@ async fn a_call_is_a_line_with_its_time_request_outcome_and_duration() {
         }),
     ];
     assert_eq!(lines, wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_id_of_what_was_made_is_written_and_other_answers_are_not() {
+    let lines = recorded(async |recorder, _| {
+        let request = CreateContainerRequest::default();
+        let path = runtime_service::CREATE_CONTAINER;
+        let mut entry = recorder.begin(path, Some(&request)).await.unwrap();
+        entry.answered(&CreateContainerResponse {
+            container_id: "c1".to_owned(),
+        });
+        entry.end(None);
+        let request = VersionRequest::default();
+        let path = runtime_service::VERSION;
+        let mut entry = recorder.begin(path, Some(&request)).await.unwrap();
+        entry.answered(&VersionResponse::default());
+        entry.end(None);
+    })
+    .await;
+    assert_eq!(lines[0]["answer"], json!({ "containerId": "c1" }));
+    assert_eq!(lines[1].get("answer"), None);
 }
 
 #[tokio::test(start_paused = true)]

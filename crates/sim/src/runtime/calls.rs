@@ -20,8 +20,9 @@ use seams::cri::{
     RemoveImageResponse, RemovePodSandboxRequest, RemovePodSandboxResponse,
     ReopenContainerLogRequest, ReopenContainerLogResponse, RunPodSandboxRequest,
     RunPodSandboxResponse, RuntimeCondition, RuntimeConfigRequest, RuntimeConfigResponse,
-    RuntimeStatus, StartContainerRequest, StartContainerResponse, StatusRequest, StatusResponse,
-    StopContainerRequest, StopContainerResponse, StopPodSandboxRequest, StopPodSandboxResponse,
+    RuntimeFeatures, RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus, StartContainerRequest,
+    StartContainerResponse, StatusRequest, StatusResponse, StopContainerRequest,
+    StopContainerResponse, StopPodSandboxRequest, StopPodSandboxResponse,
     UpdateContainerResourcesRequest, UpdateContainerResourcesResponse,
     UpdatePodSandboxResourcesRequest, UpdatePodSandboxResourcesResponse,
     UpdateRuntimeConfigRequest, UpdateRuntimeConfigResponse, VersionRequest, VersionResponse,
@@ -67,10 +68,16 @@ impl seams::Runtime for Runtime {
     }
 
     fn status(&self, _: StatusRequest) -> Answer<'_, StatusResponse> {
-        self.answer("Status", |_, state, _| {
+        self.answer("Status", |core, state, _| {
             let conditions = vec![good("RuntimeReady"), network_condition(state)];
+            let told = core.shape.tells_features;
             Ok(StatusResponse {
                 status: Some(RuntimeStatus { conditions }),
+                runtime_handlers: if told { handlers() } else { Vec::new() },
+                features: told.then_some(RuntimeFeatures {
+                    supplemental_groups_policy: true,
+                    ..RuntimeFeatures::default()
+                }),
                 ..StatusResponse::default()
             })
         })
@@ -466,6 +473,18 @@ fn good(kind: &str) -> RuntimeCondition {
         status: true,
         ..RuntimeCondition::default()
     }
+}
+
+/// The one for pods that choose none, and its name, as containerd has them.
+fn handlers() -> Vec<RuntimeHandler> {
+    let handler = |name: &str| RuntimeHandler {
+        name: name.to_owned(),
+        features: Some(RuntimeHandlerFeatures {
+            recursive_read_only_mounts: true,
+            user_namespaces: true,
+        }),
+    };
+    vec![handler(""), handler("runc")]
 }
 
 fn network_condition(state: &State) -> RuntimeCondition {

@@ -56,6 +56,10 @@ pub struct RuntimeShape {
     pub mountpoint: String,
     /// What a kubelet is told to make the cgroups of pods with.
     pub cgroup_driver: CgroupDriver,
+    /// Whether it tells what it can do, as containerd 2 does: user namespaces,
+    /// recursively read-only mounts, policies for supplemental groups. A kubelet
+    /// refuses pods that ask for what is not told of.
+    pub tells_features: bool,
 }
 
 impl Default for RuntimeShape {
@@ -69,6 +73,7 @@ impl Default for RuntimeShape {
             storage: 512 << 30,
             mountpoint: "/".to_owned(),
             cgroup_driver: CgroupDriver::Systemd,
+            tells_features: false,
         }
     }
 }

@@ -17,7 +17,7 @@ use tonic::body::Body;
 use tonic::server::{Grpc, ServerStreamingService, UnaryService};
 use tonic_prost::ProstCodec;
 
-use crate::record::Recorder;
+use crate::record::{Entry, Recorder};
 
 /// The largest request that is taken: a pod's is a few hundred KiB at most.
 pub(super) const LARGEST_REQUEST: usize = 16 * 1024 * 1024;
@@ -47,19 +47,23 @@ impl Bridge {
         }
     }
 
-    /// Makes the call, and has it written down.
+    /// Makes the call, and has it written down; `keep` sees the answer before.
     async fn call<Q: Message, A>(
         &self,
         path: &str,
         request: Q,
         call: Call<Q, A>,
+        keep: impl FnOnce(&mut Entry, &A),
     ) -> Result<A, Status> {
         let entry = match &self.recorder {
             Some(recorder) => recorder.begin(path, Some(&request)).await,
             None => None,
         };
         let answer = call(&*self.runtime, request).await;
-        if let Some(entry) = entry {
+        if let Some(mut entry) = entry {
+            if let Ok(answer) = &answer {
+                keep(&mut entry, answer);
+            }
             entry.end(answer.as_ref().err());
         }
         answer.map_err(|error| status(&error))
@@ -182,14 +186,15 @@ struct Unary<'a, Q, A> {
     call: Call<Q, A>,
 }
 
-impl<'a, Q: Message + 'static, A: 'static> UnaryService<Q> for Unary<'a, Q, A> {
+impl<'a, Q: Message + 'static, A: Message + 'static> UnaryService<Q> for Unary<'a, Q, A> {
     type Response = A;
     type Future = Pin<Box<dyn Future<Output = Result<tonic::Response<A>, Status>> + Send + 'a>>;
 
     fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
         let Self { bridge, path, call } = *self;
         Box::pin(async move {
-            let answer = bridge.call(path, request.into_inner(), call).await;
+            let request = request.into_inner();
+            let answer = bridge.call(path, request, call, Entry::answered).await;
             answer.map(tonic::Response::new)
         })
     }
@@ -214,7 +219,7 @@ impl<'a> ServerStreamingService<GetEventsRequest> for Events<'a> {
         Box::pin(async move {
             let request = request.into_inner();
             let events = bridge
-                .call(path, request, Runtime::get_container_events)
+                .call(path, request, Runtime::get_container_events, |_, _| ())
                 .await?;
             let events = events
                 .map(|event| event.map_err(|error| status(&error)))

@@ -14,17 +14,18 @@ use crate::lab::Lab;
 use crate::{command, wait};
 
 #[derive(Debug)]
-pub(super) struct Api {
+pub(crate) struct Api {
     proxy: Child,
     socket: PathBuf,
 }
 
 impl Api {
-    pub(super) fn open(lab: &Lab) -> Result<Self> {
+    /// `name` tells those apart that are open in one process.
+    pub(crate) fn open(lab: &Lab, name: &str) -> Result<Self> {
         let socket = lab
             .layout()
             .dir
-            .join(format!("compare-{}.sock", std::process::id()));
+            .join(format!("{name}-{}.sock", std::process::id()));
         let proxy = lab
             .kubectl()
             .command()
@@ -41,17 +42,17 @@ impl Api {
         Ok(api)
     }
 
-    pub(super) fn get(&self, path: &str) -> Result<Value> {
+    pub(crate) fn get(&self, path: &str) -> Result<Value> {
         self.answer(&["--request", "GET"], path, None)
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value> {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value> {
         let words = ["--header", "Content-Type: application/json"];
         self.answer(&words, path, Some(body))
     }
 
     /// A strategic merge patch.
-    pub(super) fn patch(&self, path: &str, body: &Value) -> Result<Value> {
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> Result<Value> {
         let words = [
             "--request",
             "PATCH",
@@ -61,7 +62,7 @@ impl Api {
         self.answer(&words, path, Some(body))
     }
 
-    pub(super) fn delete(&self, path: &str, options: &Value) -> Result<Value> {
+    pub(crate) fn delete(&self, path: &str, options: &Value) -> Result<Value> {
         let words = [
             "--request",
             "DELETE",
@@ -72,7 +73,7 @@ impl Api {
     }
 
     /// A request without an end, whose answer comes in lines.
-    pub(super) fn follow(&self, path: &str) -> Result<Child> {
+    pub(crate) fn follow(&self, path: &str) -> Result<Child> {
         self.curl(path)
             .arg("--no-buffer")
             .stdin(Stdio::null())

@@ -44,7 +44,7 @@ fn explained_by(list: &[Explained], scenario: &str, difference: &Difference) -> 
 }
 
 /// `*` in a pattern stands for any text, also for none.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((start, rest)) => text.strip_prefix(start).is_some_and(|tail| {

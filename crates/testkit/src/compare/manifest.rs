@@ -101,7 +101,7 @@ pub(super) fn secret(name: &str, data: &Value) -> Value {
 }
 
 /// As a JSON merge patch would.
-fn merge(into: &mut Value, change: &Value) {
+pub(crate) fn merge(into: &mut Value, change: &Value) {
     let Value::Object(change) = change else {
         *into = change.clone();
         return;

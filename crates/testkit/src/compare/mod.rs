@@ -9,9 +9,9 @@
 //! [`rules`] compares two records, [`differences`] says which differences are
 //! meant. Nothing here knows which of the nodes is ours.
 
-mod api;
+pub(crate) mod api;
 pub mod differences;
-mod manifest;
+pub(crate) mod manifest;
 mod pair;
 mod rules;
 mod run;
@@ -20,7 +20,7 @@ mod scenarios;
 mod stage;
 mod story;
 mod tape;
-mod words;
+pub(crate) mod words;
 
 pub use self::pair::{Pair, Second};
 pub use self::run::{Outcome, Run, Verdict};

@@ -116,7 +116,7 @@ impl Run<'_> {
     /// Plays them; `tell` hears of each as it ends.
     pub fn play(&self, scenarios: &[Scenario], tell: impl Fn(&Outcome) + Sync) -> Result<Verdict> {
         let start = Instant::now();
-        let api = Api::open(&self.pair.lab)?;
+        let api = Api::open(&self.pair.lab, "compare")?;
         let prefix = format!("c{}", std::process::id());
         let tape = Tape::start(&api, &prefix)?;
         let house = House {

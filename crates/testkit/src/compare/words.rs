@@ -31,7 +31,7 @@ impl Words {
 }
 
 /// Replaces `from` where it is not part of a longer word or number.
-fn replace_word(text: &str, from: &str, to: &str) -> String {
+pub(crate) fn replace_word(text: &str, from: &str, to: &str) -> String {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(from) {

@@ -30,7 +30,7 @@ pub fn hash_text(container: &Container) -> String {
 }
 
 /// Go's JSON is fit for HTML.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     let escape =
         |text: String, letter: char| text.replace(letter, &format!("\\u{:04x}", u32::from(letter)));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
+use super::go_json::go_json;
 use super::hash::hash_text;
 use super::pod_ref;
 
@@ -76,11 +77,11 @@ pub fn annotations(pod: &Pod, container: &Container, restart_count: u32) -> Text
         .lifecycle
         .as_ref()
         .and_then(|lifecycle| lifecycle.pre_stop.as_ref());
-    let pre_stop = pre_stop.and_then(|handler| serde_json::to_string(handler).ok());
-    annotations.extend(pre_stop.map(|json| (PRE_STOP.to_owned(), json)));
+    let pre_stop = pre_stop.and_then(|handler| serde_json::to_value(handler).ok());
+    annotations.extend(pre_stop.map(|json| (PRE_STOP.to_owned(), go_json(&json))));
     let ports = container.ports.as_ref().filter(|ports| !ports.is_empty());
-    let ports = ports.and_then(|ports| serde_json::to_string(ports).ok());
-    annotations.extend(ports.map(|json| (PORTS.to_owned(), json)));
+    let ports = ports.and_then(|ports| serde_json::to_value(ports).ok());
+    annotations.extend(ports.map(|json| (PORTS.to_owned(), go_json(&json))));
     annotations
 }
 

@@ -1,0 +1,181 @@
+//! What may differ between what our agent and the upstream kubelet ask of a
+//! runtime, spec by spec, and why. Whatever is not in this list must be equal. A
+//! line that explains nothing in a run of all specs is stale, and an error.
+
+use super::rules::Difference;
+use crate::compare::differences::matches;
+
+/// One difference that is meant, or known.
+#[derive(Debug)]
+pub struct Explained {
+    /// A spec's name; `*` stands for any part of it.
+    pub spec: &'static str,
+    /// What differs, as a report names it; `*` stands for any part of it.
+    pub path: &'static str,
+    pub reason: &'static str,
+    /// It shows now and then: a run without it does not make the line stale.
+    pub sometimes: bool,
+}
+
+/// The list.
+pub const EXPLAINED: &[Explained] = &[
+    Explained {
+        spec: "visitor*",
+        path: "*",
+        reason: "not yet: ephemeral containers",
+        sometimes: false,
+    },
+    Explained {
+        spec: "resize-*",
+        path: "*",
+        reason: "not yet: in-place resize",
+        sometimes: false,
+    },
+    Explained {
+        spec: "own-users",
+        path: "*",
+        reason: "not yet: user namespaces",
+        sometimes: false,
+    },
+    Explained {
+        spec: "proc-unmasked",
+        path: "*",
+        reason: "not yet: user namespaces",
+        sometimes: false,
+    },
+    Explained {
+        spec: "runtime-class",
+        path: "*",
+        reason: "not yet: runtime classes",
+        sometimes: false,
+    },
+    Explained {
+        spec: "overhead",
+        path: "*",
+        reason: "not yet: runtime classes, and what they cost",
+        sometimes: false,
+    },
+    Explained {
+        spec: "image-volume*",
+        path: "*",
+        reason: "not yet: image volumes",
+        sometimes: false,
+    },
+    Explained {
+        spec: "env-of-a-file",
+        path: "*",
+        reason: "not yet: fileKeyRef",
+        sometimes: false,
+    },
+    Explained {
+        spec: "sidecars-two",
+        path: "order",
+        reason: "not yet: hooks, and the order in which sidecars end",
+        sometimes: false,
+    },
+    Explained {
+        spec: "sidecar*",
+        path: "StopContainer *.timeout",
+        reason: "not yet: hooks, and the order in which sidecars end",
+        sometimes: false,
+    },
+    Explained {
+        spec: "*-sidecar",
+        path: "StopContainer *.timeout",
+        reason: "not yet: hooks, and the order in which sidecars end",
+        sometimes: false,
+    },
+    Explained {
+        spec: "ports-of-init-containers",
+        path: "StopContainer *.timeout",
+        reason: "not yet: hooks, and the order in which sidecars end",
+        sometimes: false,
+    },
+    Explained {
+        spec: "static-init",
+        path: "StopContainer *.timeout",
+        reason: "not yet: hooks, and the order in which sidecars end",
+        sometimes: false,
+    },
+    Explained {
+        spec: "*-command",
+        path: "order",
+        reason: "not yet: hooks",
+        sometimes: false,
+    },
+    Explained {
+        spec: "both-hooks",
+        path: "order",
+        reason: "not yet: hooks",
+        sometimes: false,
+    },
+    Explained {
+        spec: "pre-stop-sleep",
+        path: "StopContainer main#0.timeout",
+        reason: "not yet: hooks",
+        sometimes: false,
+    },
+    Explained {
+        spec: "deleted-at-once",
+        path: "StopContainer main#0.timeout",
+        reason: "a pod that is deleted without grace vanishes from the API a moment after it was said; ours hears only that it is gone, and gives its containers their own grace; upstream gives 2 s",
+        sometimes: true,
+    },
+];
+
+/// Which line explains a difference.
+pub(super) fn explanation(spec: &str, difference: &Difference) -> Option<usize> {
+    explained_by(EXPLAINED, spec, difference)
+}
+
+fn explained_by(list: &[Explained], spec: &str, difference: &Difference) -> Option<usize> {
+    list.iter()
+        .position(|line| matches(line.spec, spec) && matches(line.path, &difference.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_explains_what_it_names_in_the_specs_it_names() {
+        let list = [Explained {
+            spec: "resize-*",
+            path: "CreateContainer *.annotations.*",
+            reason: "a test",
+            sometimes: false,
+        }];
+        let cases = [
+            (
+                "resize-cpu",
+                "CreateContainer main#0.config.annotations.a",
+                Some(0),
+            ),
+            ("resize-cpu", "CreateContainer main#0.config.labels.a", None),
+            ("plain", "CreateContainer main#0.config.annotations.a", None),
+        ];
+        for (spec, path, expected) in cases {
+            let difference = Difference {
+                path: path.to_owned(),
+                first: "a".to_owned(),
+                second: "b".to_owned(),
+            };
+            assert_eq!(
+                explained_by(&list, spec, &difference),
+                expected,
+                "{spec} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_line_has_a_reason_and_is_there_once() {
+        for (index, line) in EXPLAINED.iter().enumerate() {
+            assert!(line.reason.len() > 10, "{line:?}");
+            let again = EXPLAINED[..index]
+                .iter()
+                .any(|before| before.spec == line.spec && before.path == line.path);
+            assert!(!again, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Hooks, and how long a container has to end.
+
+use serde_json::{Value, json};
+
+use crate::wire::spec::{Spec, Until, spec};
+
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "manifests are written in place"
+)]
+fn hook(when: &str, what: Value) -> Value {
+    json!({"lifecycle": {when: what}})
+}
+
+pub(super) fn specs() -> Vec<Spec> {
+    vec![
+        spec("pre-stop-command").main(hook(
+            "preStop",
+            json!({"exec": {"command": ["true", "$(X)"]}}),
+        )),
+        spec("pre-stop-request")
+            .main(hook(
+                "preStop",
+                json!({"httpGet": {
+                    "path": "/bye", "port": "web", "scheme": "HTTP",
+                    "httpHeaders": [{"name": "X-Why", "value": "the end"}],
+                }}),
+            ))
+            .main(json!({"ports": [{"name": "web", "containerPort": 8081}]}))
+            .grace(2),
+        spec("pre-stop-sleep").main(hook("preStop", json!({"sleep": {"seconds": 1}}))),
+        spec("post-start-command")
+            .main(hook("postStart", json!({"exec": {"command": ["true"]}})))
+            .and("other", json!({})),
+        spec("post-start-sleep")
+            .main(hook("postStart", json!({"sleep": {"seconds": 1}})))
+            .and("other", json!({})),
+        spec("both-hooks").main(json!({"lifecycle": {
+            "postStart": {"exec": {"command": ["true"]}},
+            "preStop": {"exec": {"command": ["true"]}},
+        }})),
+        spec("grace-of-the-pod").pod(json!({"terminationGracePeriodSeconds": 7})),
+        spec("grace-zero").pod(json!({"terminationGracePeriodSeconds": 0})),
+        spec("grace-one").pod(json!({"terminationGracePeriodSeconds": 1})),
+        spec("grace-long").pod(json!({"terminationGracePeriodSeconds": 3600})),
+        spec("deleted-with-other-grace").grace(9),
+        spec("deleted-with-longer-grace")
+            .pod(json!({"terminationGracePeriodSeconds": 5}))
+            .grace(50),
+        spec("deleted-at-once").grace(0),
+        spec("deadline")
+            .pod(json!({"activeDeadlineSeconds": 10}))
+            .until(Until::Ended),
+        spec("deadline-with-grace")
+            .pod(json!({"activeDeadlineSeconds": 10, "terminationGracePeriodSeconds": 11}))
+            .and("other", json!({}))
+            .until(Until::Ended),
+    ]
+}
