@@ -113,7 +113,10 @@ fn a_pod_that_is_to_end_sooner_does_not_wait_for_its_hook() {
 
 #[test]
 fn a_hook_before_the_end_is_not_begun_again_when_its_pod_is_to_end_sooner() {
-    for (seconds, asked) in [(0, vec![("c0", 0, 3), ("c0", 2, 2)]), (30, vec![("c0", 2, 2)])] {
+    for (seconds, asked) in [
+        (0, vec![("c0", 0, 3), ("c0", 2, 2)]),
+        (30, vec![("c0", 2, 2)]),
+    ] {
         let events = [(THEN, Event::Delete(0)), (THEN + 2, Event::Hurry(0))];
         let calls = play(
             |story| {
