@@ -98,7 +98,7 @@ mod tests {
                 assert_eq!(at, address);
                 assert_eq!(cause.kind(), io::ErrorKind::ConnectionRefused);
             }
-            other => panic!("{other}"),
+            other @ DialError::Lookup { .. } => panic!("{other}"),
         }
         let unknown = LinuxNet.dial(destination("nobody.invalid", 1)).await;
         let unknown = unknown.unwrap_err();

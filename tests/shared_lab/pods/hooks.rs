@@ -96,7 +96,7 @@ fn a_server_is_asked_by_hooks_with_debians_containerd() -> Result<()> {
     let mut room = room("http", 20);
     let wait = json!({
         "name": "wait", "image": BUSYBOX_IMAGE,
-        "command": ["sh", "-c", "until nc -z 127.0.0.1 8080; do sleep 0.2; done"],
+        "command": ["sh", "-c", "until nc 127.0.0.1 8080 < /dev/null; do sleep 0.2; done"],
     });
     room["initContainers"] = json!([server, wait]);
     stage.create_pod("http", main, room)?;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::Runtime;
 use super::container::Container;
 use super::moment::Moment;
+use super::sandbox::Sandbox;
 use super::state::State;
 use crate::net::{Conversation, Manner};
 
@@ -49,13 +50,12 @@ impl Net for Runtime {
 fn listener(state: &State, ip: IpAddr, port: u16, now: Moment) -> Option<Manner> {
     let ready = || state.sandboxes().filter(|sandbox| sandbox.is_ready());
     let own = ready().find(|sandbox| sandbox.addresses().contains(&ip));
-    let sandboxes: Vec<&str> = match own {
-        Some(sandbox) => vec![&sandbox.id],
-        None => {
-            let on_host = ready().filter(|sandbox| sandbox.in_host_network());
-            on_host.map(|sandbox| &*sandbox.id).collect()
-        }
+    // An address that is no pod's is taken for the node's own.
+    let fits = |sandbox: &&Sandbox| match own {
+        Some(own) => sandbox.id == own.id,
+        None => sandbox.in_host_network(),
     };
+    let sandboxes: Vec<&str> = ready().filter(fits).map(|sandbox| &*sandbox.id).collect();
     let running = sandboxes
         .into_iter()
         .flat_map(|sandbox| state.containers_of(sandbox))
