@@ -385,8 +385,8 @@ impl Images {
             return Ok(None);
         }
         let name = image.to_owned();
-        let intend = move |records: &Arc<Records>| records.intend(&name);
-        let intent = self.parts.records.perform(intend).await;
+        let work = move |records: &Arc<Records>| records.intend(&name);
+        let intent = self.parts.records.perform(work).await;
         let intent = intent.map_err(|error| {
             let text = "Failed to record image pull intent for container image";
             Waiting::new(Reason::ErrImagePull, format!("{text} {image:?}: {error}"))

@@ -86,8 +86,9 @@ impl LogError {
     /// The container went away meanwhile.
     fn is_over(&self) -> bool {
         match self {
-            Self::Status(error) | Self::Gone(error) => error.is_not_found(),
-            Self::Rotate(RotateError::Reopen(error)) => error.is_not_found(),
+            Self::Status(error) | Self::Gone(error) | Self::Rotate(RotateError::Reopen(error)) => {
+                error.is_not_found()
+            }
             _ => false,
         }
     }
@@ -161,7 +162,7 @@ impl LogRotation {
                 }
             }
             let (now, interval) = (self.clock.uptime(), self.policy.interval);
-            for path in desk.ledger.to_watch(interval, now) {
+            for path in desk.ledger.take_unwatched(interval, now) {
                 desk.growth.watch(&path);
             }
         }
@@ -274,13 +275,12 @@ impl LogRotation {
             },
         };
         ended.path = Some(path.clone());
-        let size = match self.size(&path).await? {
-            Some(size) => size,
-            None => {
-                reopen(&self.runtime, id).await.map_err(LogError::Gone)?;
-                ended.is_new = true;
-                self.size(&path).await?.unwrap_or_default()
-            }
+        let size = if let Some(size) = self.size(&path).await? {
+            size
+        } else {
+            reopen(&self.runtime, id).await.map_err(LogError::Gone)?;
+            ended.is_new = true;
+            self.size(&path).await?.unwrap_or_default()
         };
         ended.size = Some(size);
         let (Some(directory), Some(log)) = (path.parent(), path.file_name()) else {

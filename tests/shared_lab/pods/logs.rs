@@ -11,6 +11,7 @@ use testkit::{command, wait};
 use super::stage::{SOON, Stage, shell};
 
 const LINES: usize = 400_000;
+const PACKED: &str = ".gz";
 
 /// All lines have their number. They come in gusts of a megabyte, each of which is as
 /// much as a log may hold.
@@ -47,7 +48,7 @@ fn parts(stage: &Stage, directory: &str) -> Result<Vec<Part>> {
     names.push(newest);
     let read = |name: String| {
         let path = stage.node.machine().file(&format!("{directory}/{name}"));
-        let text = if name.ends_with(".gz") {
+        let text = if name.ends_with(PACKED) {
             command::run(std::process::Command::new("gzip").args(["-dc"]).arg(path))?
         } else {
             fs::read_to_string(path)?
@@ -117,7 +118,7 @@ fn no_line_of_a_fast_writer_is_lost_or_doubled_while_its_log_is_rotated_and_the_
         }
     }
     ensure!(wanted == LINES, "{wanted} lines");
-    let packed = |part: &&Part| part.name.ends_with(".gz");
+    let packed = |part: &&Part| part.name.ends_with(PACKED);
     let count = parts.iter().filter(packed).count();
     ensure!(
         count + 3 >= parts.len(),

@@ -81,7 +81,7 @@ struct Question {
 /// The programs of one node.
 #[derive(Debug)]
 pub struct Plugins {
-    plugins: Vec<Plugin>,
+    all: Vec<Plugin>,
     runner: Runner,
     /// `None` without an API server.
     accounts: Option<Accounts>,
@@ -129,7 +129,7 @@ impl Plugins {
             runs: Mutex::default(),
         });
         Self {
-            plugins: plugins.collect(),
+            all: plugins.collect(),
             runner: Runner {
                 host,
                 clock,
@@ -143,7 +143,7 @@ impl Plugins {
     /// after the other, in the order of their configuration.
     pub(crate) async fn keyring(&self, name: &str, asking: Asking<'_>) -> Keyring {
         let mut keyring = Keyring::default();
-        for plugin in &self.plugins {
+        for plugin in &self.all {
             if !plugin.is_for(name) {
                 continue;
             }

@@ -134,7 +134,7 @@ impl Ledger {
 
     /// Those that are to be watched, as nothing says when to look at them. They count
     /// as watched from now on.
-    pub(super) fn to_watch(&mut self, tick: Duration, now: Duration) -> Vec<PathBuf> {
+    pub(super) fn take_unwatched(&mut self, tick: Duration, now: Duration) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for log in self.by_container.values_mut() {
             let soon = log.due.is_some_and(|due| due < now + tick);
@@ -248,23 +248,26 @@ mod tests {
     #[test]
     fn what_is_due_soon_is_not_watched_and_the_rest_is_watched_once() {
         let mut fast = seen(&[400, 500]);
-        assert!(fast.to_watch(TICK, seconds(2)).is_empty());
+        assert!(fast.take_unwatched(TICK, seconds(2)).is_empty());
         let mut quiet = seen(&[500, 500]);
         let path = PathBuf::from("/logs/0.log");
         assert_eq!(
-            quiet.to_watch(TICK, seconds(2)),
+            quiet.take_unwatched(TICK, seconds(2)),
             std::slice::from_ref(&path)
         );
-        assert!(quiet.to_watch(TICK, seconds(2)).is_empty(), "it is watched");
+        assert!(
+            quiet.take_unwatched(TICK, seconds(2)).is_empty(),
+            "it is watched"
+        );
         quiet.grown(&path, seconds(2));
-        assert_eq!(quiet.to_watch(TICK, seconds(2)), [] as [PathBuf; 0]);
+        assert_eq!(quiet.take_unwatched(TICK, seconds(2)), [] as [PathBuf; 0]);
         assert_eq!(
             quiet.next(),
             Some(seconds(3)),
             "a pause after the last look"
         );
         quiet.seen("c", 500, seconds(3), FULL, TICK);
-        assert_eq!(quiet.to_watch(TICK, seconds(3)), [path]);
+        assert_eq!(quiet.take_unwatched(TICK, seconds(3)), [path]);
     }
 
     #[test]
@@ -278,11 +281,11 @@ mod tests {
         };
         ledger.end("c", ended, seconds(3), FULL);
         assert_eq!(ledger.next(), None);
-        assert!(ledger.to_watch(TICK, seconds(3)).is_empty());
+        assert!(ledger.take_unwatched(TICK, seconds(3)).is_empty());
         ledger.grown(Path::new("/logs/0.log"), seconds(4));
         assert_eq!(ledger.next(), None, "whatever is written to it");
         ledger.running(["c".to_owned()]);
-        assert_eq!(ledger.to_watch(TICK, seconds(9)).len(), 1);
+        assert_eq!(ledger.take_unwatched(TICK, seconds(9)).len(), 1);
     }
 
     #[test]

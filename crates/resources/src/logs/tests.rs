@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use super::testing::{LINKS, Machine, Node, Reopens, log_of};
 use super::*;
 
+const PACKED: &str = ".gz";
 const FULL: u64 = 1000;
 const TICK: Duration = Duration::from_secs(10);
 
@@ -160,7 +161,7 @@ async fn a_steady_stream_is_rotated_when_it_is_full_and_only_the_newest_files_st
     }
     let names = rig.files(300);
     assert_eq!(names.len(), 4, "{names:?}");
-    let packed = |name: &&String| name.ends_with(".gz");
+    let packed = |name: &&String| name.ends_with(PACKED);
     assert_eq!(names.iter().filter(packed).count(), 2, "{names:?}");
     let (_, text) = rig.node.files("c");
     let most = 4 * usize::try_from(FULL).unwrap();
@@ -284,6 +285,6 @@ async fn a_full_disk_keeps_no_log_from_being_rotated() {
     rig.write(150);
     rig.pass(TICK).await;
     let names = rig.files(300);
-    let packed = |name: &&String| name.ends_with(".gz");
+    let packed = |name: &&String| name.ends_with(PACKED);
     assert_eq!(names.iter().filter(packed).count(), 2, "{names:?}");
 }
