@@ -103,7 +103,7 @@ fn written(
     cgroups.share(milli_cpu, memory).unwrap();
     let classes = [QosClass::Burstable, QosClass::BestEffort].map(|class| layout.class(class));
     let names = std::iter::once(layout.pods().clone()).chain(classes);
-    let names = names.chain(pods().iter().map(|pod| cgroups.name_of(pod)));
+    let names = names.chain(pods().into_iter().map(|pod| cgroups.name_of(&pod)));
     names
         .map(|name| {
             let path = layout.path(&name).display().to_string();
