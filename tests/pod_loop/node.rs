@@ -29,7 +29,9 @@ use tokio_util::sync::CancellationToken;
 use types::PodUid;
 use types::desired::Desired;
 use volumes::{Allocatable, Layout, Objects, Volumes};
-use workers::{Crew, Foundations, NodeView, Settings, Telling, Turns};
+use workers::allocation::actuated::{StateFile, restore};
+use workers::allocation::checkpoint::{self, Entries};
+use workers::{Actuated, Crew, Foundations, NodeView, Settings, Telling, Turns};
 
 use crate::runtime::Watched;
 
@@ -171,6 +173,11 @@ impl Node {
             volumes,
             cgroups: Some(cgroups),
             enforcement: enforcement(),
+            allocated: self.restored(checkpoint::ALLOCATED),
+            actuated: {
+                let (entries, file) = self.restored(checkpoint::ACTUATED);
+                Actuated::new(entries, file)
+            },
             reports: Reports::default(),
             telling: Telling::new(None),
             objects: None,
@@ -179,6 +186,12 @@ impl Node {
             turns: Turns::new(4),
             clock,
         }
+    }
+
+    fn restored(&self, name: &str) -> (Entries, StateFile) {
+        let path = Path::new(ROOT).join(name);
+        let entries = restore(&*self.machine, &path).unwrap();
+        (entries, StateFile::new(self.machine.clone(), path))
     }
 
     fn images(&self) -> Images {
@@ -221,6 +234,7 @@ impl Node {
                 pod_level_resources: true,
             },
             own_policies: workers::OwnPolicies::default(),
+            resize: workers::admission::ResizeRules::default(),
             longest_backoff: Duration::from_secs(300),
             resync: Duration::from_secs(60),
             started: Timestamp::try_from(self.clock.now()).unwrap(),

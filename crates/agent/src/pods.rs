@@ -34,7 +34,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use types::desired::Desired;
 use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
-use workers::{Crew, Foundations, NodeView, Objects, Telling, Turns};
+use workers::allocation::actuated::{StateFile, restore};
+use workers::allocation::checkpoint::{self, Entries};
+use workers::{Actuated, Crew, Foundations, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
 
@@ -84,6 +86,15 @@ pub(crate) fn start(
     parts: &mut Parts,
 ) -> Result<(), AgentError> {
     let clock = seams.options.clock.clone();
+    let root = config.directories.layout.root().to_owned();
+    let restored = |name: &str| {
+        let path = root.join(name);
+        let entries = restore(&*seams.host, &path)?;
+        Ok::<_, AgentError>((entries, StateFile::new(seams.storage.clone(), path)))
+    };
+    let allocated = restored(checkpoint::ALLOCATED)?;
+    let (entries, file) = restored(checkpoint::ACTUATED)?;
+    let actuated = Actuated::new(entries, file);
     let (pleg, observations) = Pleg::new(seams.runtime.clone(), clock.clone());
     parts.start("observation", |ending| pleg.run(ending));
     let own_node = cluster.as_ref().map(|cluster| cluster.own_node.clone());
@@ -148,6 +159,8 @@ pub(crate) fn start(
         reports,
         tokens,
         recorder,
+        allocated,
+        actuated,
     };
     parts.start("pods", |shutdown| async move {
         let made = making.foundations();
@@ -321,6 +334,8 @@ struct Making {
     reports: Reports,
     tokens: Option<Tokens>,
     recorder: Option<Recorder>,
+    allocated: (Entries, StateFile),
+    actuated: Actuated,
 }
 
 impl Making {
@@ -379,6 +394,7 @@ impl Making {
                 security: self.config.security,
                 admission: self.config.admission,
                 own_policies: self.config.own_policies,
+                resize: self.config.resize,
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
                 started: Timestamp::try_from(clock.now()).unwrap_or_default(),
@@ -392,6 +408,8 @@ impl Making {
             volumes,
             cgroups,
             enforcement,
+            allocated: self.allocated,
+            actuated: self.actuated,
             reports: self.reports,
             telling: Telling::new(self.recorder),
             objects: self.objects,

@@ -18,6 +18,9 @@ use tokio::sync::watch;
 use volumes::{Layout, Volumes};
 
 use crate::admission;
+use crate::allocation::Actuated;
+use crate::allocation::actuated::StateFile;
+use crate::allocation::checkpoint::Entries;
 use crate::objects::Objects;
 use crate::own_policies::OwnPolicies;
 use crate::spec::dns::DnsSettings;
@@ -42,6 +45,7 @@ pub struct Settings {
     pub security: SecuritySettings,
     pub admission: admission::Settings,
     pub own_policies: OwnPolicies,
+    pub resize: admission::ResizeRules,
     /// `crashLoopBackOff.maxContainerRestartPeriod`.
     pub longest_backoff: Duration,
     /// `syncFrequency`.
@@ -84,6 +88,9 @@ pub struct Foundations {
     /// `None` without `cgroupsPerQOS`.
     pub cgroups: Option<PodCgroups>,
     pub enforcement: Enforcement,
+    /// What an earlier agent has allowed to pods, and where it is written down.
+    pub allocated: (Entries, StateFile),
+    pub actuated: Actuated,
     pub reports: Reports,
     pub telling: Telling,
     /// `None` without an API server.

@@ -10,6 +10,7 @@
 
 mod act;
 pub mod admission;
+pub mod allocation;
 pub mod backoff;
 mod crew;
 pub mod fold;
@@ -17,6 +18,7 @@ mod foundations;
 mod objects;
 mod own_policies;
 pub mod plan;
+mod resizing;
 pub mod slot;
 pub mod spec;
 mod task;
@@ -25,6 +27,7 @@ pub mod termination;
 pub mod turns;
 mod unseen;
 
+pub use allocation::Actuated;
 pub use crew::Crew;
 pub use foundations::{Foundations, NodeView, Settings};
 pub use objects::Objects;

@@ -23,6 +23,7 @@ use crate::admission::Rejection;
 use crate::foundations::Foundations;
 use crate::objects::PodObjects;
 use crate::plan::{BackingOff, Given, Memory, Plan, Rest, plan};
+use crate::resizing::Resizing;
 use crate::slot::{Slot, is_terminal};
 use crate::spec::spec_of;
 use crate::termination;
@@ -64,6 +65,7 @@ pub(crate) struct Worker {
     /// What was last done, and on which observation.
     last_act: Option<(Plan, Arc<ObservedPod>)>,
     pub(crate) unseen: Unseen,
+    pub(crate) resizing: Resizing,
     /// How many ephemeral containers it had when it was last looked at.
     added: usize,
 }
@@ -121,6 +123,7 @@ impl Worker {
             told_of_wait: BTreeSet::new(),
             last_act: None,
             unseen: Unseen::default(),
+            resizing: Resizing::default(),
             added: 0,
         }
     }
@@ -227,6 +230,7 @@ impl Worker {
     fn forget_failures(&mut self, before: &Slot) {
         if self.slot.borrow().wants_other(before) {
             self.memory.retry_at = None;
+            self.memory.retry_resize_at = None;
             self.memory.retry_container_at.clear();
         }
     }
@@ -295,7 +299,7 @@ impl Worker {
         }
     }
 
-    fn is_ending(&self, slot: &Slot) -> bool {
+    pub(crate) fn is_ending(&self, slot: &Slot) -> bool {
         slot.ending.is_some() || slot.rejected.is_some() || self.memory.over
     }
 
@@ -336,6 +340,7 @@ impl Worker {
         }
         self.note_eviction(slot);
         self.known.terminal = self.is_ending(slot) && !observed.is_running();
+        self.note_resize(slot, observed);
         // Between a container and the one that takes its place, its end says
         // nothing of the pod.
         if self.memory.replaced.is_empty() || self.is_ending(slot) {

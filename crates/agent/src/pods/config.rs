@@ -18,6 +18,7 @@ use thiserror::Error;
 use volumes::Layout;
 use workers::OwnPolicies;
 use workers::admission;
+use workers::allocation::Scope;
 use workers::spec::dns::DnsSettings;
 use workers::spec::security::SecuritySettings;
 
@@ -36,6 +37,7 @@ pub struct PodsConfig {
     pub(crate) enforcing: Enforcing,
     pub(crate) garbage: Limits,
     pub(crate) own_policies: OwnPolicies,
+    pub(crate) resize: admission::ResizeRules,
     pub(crate) longest_backoff: Duration,
     pub(crate) resync: Duration,
     /// So many pods are in the runtime's hands at a time.
@@ -178,6 +180,7 @@ impl PodsConfig {
                 of_containers: gates.enabled("ContainerRestartRules"),
                 restart_all: gates.enabled("RestartAllContainersOnContainerExits"),
             },
+            resize: resize_rules(settings, gates),
             longest_backoff: longest_backoff(settings),
             resync: duration("syncFrequency"),
             at_once: (flags.cpus * 2).max(4),
@@ -200,6 +203,27 @@ fn cgroups(settings: &Settings) -> Result<Option<CgroupConfig>, NotAName> {
         processes: settings.int("podPidsLimit"),
         enforce_pods: enforced.any(|one| one.as_str() == Some("pods")),
     }))
+}
+
+/// What cannot be resized here.
+fn resize_rules(settings: &Settings, gates: &FeatureGates) -> admission::ResizeRules {
+    let exclusive = |setting, policy, gate| settings.text(setting) == policy && !gates.enabled(gate);
+    admission::ResizeRules {
+        scope: Scope {
+            pod_level: gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+            init_containers: gates.enabled("InPlacePodVerticalScalingInitContainers"),
+        },
+        exclusive_cpus: exclusive(
+            "cpuManagerPolicy",
+            "static",
+            "InPlacePodVerticalScalingExclusiveCPUs",
+        ),
+        exclusive_memory: exclusive(
+            "memoryManagerPolicy",
+            "Static",
+            "InPlacePodVerticalScalingExclusiveMemory",
+        ),
+    }
 }
 
 fn longest_backoff(settings: &Settings) -> Duration {

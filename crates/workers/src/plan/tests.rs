@@ -42,6 +42,7 @@ impl Case {
             ending: None,
             rejected: None,
             evicted: None,
+            resize: crate::slot::Resize::default(),
         };
         let memory = Memory {
             prepared: true,
