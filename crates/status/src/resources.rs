@@ -171,9 +171,7 @@ mod tests {
 
     #[test]
     fn what_the_runtime_does_not_say_is_what_it_was_told() {
-        let both = |cpu: &str, memory: &str, request: &str| {
-            json!({"limits": {"cpu": cpu}, "requests": {"cpu": request, "memory": memory}})
-        };
+        let both = |cpu: &str, memory: &str, request: &str| json!({"limits": {"cpu": cpu}, "requests": {"cpu": request, "memory": memory}});
         let runtime = ObservedResources {
             cpu_period: 100_000,
             cpu_quota: 50_000,

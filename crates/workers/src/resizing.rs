@@ -76,9 +76,8 @@ impl Worker {
             generation,
         };
         let now = condition(said, before.as_ref(), self.timestamp());
-        let news = before.is_none_or(|before| {
-            before.reason != now.reason || before.message != now.message
-        });
+        let news = before
+            .is_none_or(|before| before.reason != now.reason || before.message != now.message);
         self.resizing.in_progress = Some(now);
         if news {
             let text = message(&slot.pod, generation, problem, "error");

@@ -207,7 +207,8 @@ fn cgroups(settings: &Settings) -> Result<Option<CgroupConfig>, NotAName> {
 
 /// What cannot be resized here.
 fn resize_rules(settings: &Settings, gates: &FeatureGates) -> admission::ResizeRules {
-    let exclusive = |setting, policy, gate| settings.text(setting) == policy && !gates.enabled(gate);
+    let exclusive =
+        |setting, policy, gate| settings.text(setting) == policy && !gates.enabled(gate);
     admission::ResizeRules {
         scope: Scope {
             pod_level: gates.enabled("InPlacePodLevelResourcesVerticalScaling"),

@@ -79,6 +79,9 @@ mod tests {
         let unlimited = unlimited.unwrap();
         assert_eq!((unlimited.cpu_shares, unlimited.cpu_quota), (2, NO_QUOTA));
         assert_eq!(Held::version_2(None, Some("max 1"), Some("1")), None);
-        assert_eq!(Held::version_1(Some("x"), Some("1"), Some("1"), Some("1")), None);
+        assert_eq!(
+            Held::version_1(Some("x"), Some("1"), Some("1"), Some("1")),
+            None
+        );
     }
 }

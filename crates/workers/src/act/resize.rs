@@ -19,8 +19,8 @@ use types::observed::ObservedPod;
 
 use super::{Outcome, RETRY, grpc};
 use crate::allocation::measure::{self, Measure};
-use crate::plan::resize::{Resize, Update, is_starting_resized};
 use crate::plan::Start;
+use crate::plan::resize::{Resize, Update, is_starting_resized};
 use crate::slot::Slot;
 use crate::spec::spec_of;
 use crate::task::Worker;
@@ -110,11 +110,7 @@ impl Worker {
     }
 
     /// `None` on a node that makes no cgroups for pods.
-    fn scene<'a>(
-        &self,
-        pod: &'a Pod,
-        observed: &ObservedPod,
-    ) -> Result<Option<Scene<'a>>, String> {
+    fn scene<'a>(&self, pod: &'a Pod, observed: &ObservedPod) -> Result<Option<Scene<'a>>, String> {
         let Some(cgroups) = &self.on.cgroups else {
             return Ok(None);
         };
@@ -286,19 +282,22 @@ impl Worker {
         let Some(own) = spec.resources.as_ref().filter(|_| resize.pod_level) else {
             return Ok(());
         };
-        let noted = self.on.actuated.change(&self.pod.uid, |pod: &mut PodResources| {
-            let noted = pod.pod.get_or_insert_default();
-            for (from, to) in [
-                (&own.requests, &mut noted.requests),
-                (&own.limits, &mut noted.limits),
-            ] {
-                let amount = from.as_ref().and_then(|from| from.get(resource));
-                if let Some(amount) = amount {
-                    let to = to.get_or_insert_default();
-                    to.insert(resource.to_owned(), amount.clone());
+        let noted = self
+            .on
+            .actuated
+            .change(&self.pod.uid, |pod: &mut PodResources| {
+                let noted = pod.pod.get_or_insert_default();
+                for (from, to) in [
+                    (&own.requests, &mut noted.requests),
+                    (&own.limits, &mut noted.limits),
+                ] {
+                    let amount = from.as_ref().and_then(|from| from.get(resource));
+                    if let Some(amount) = amount {
+                        let to = to.get_or_insert_default();
+                        to.insert(resource.to_owned(), amount.clone());
+                    }
                 }
-            }
-        });
+            });
         noted.await.map_err(|error| error.to_string())
     }
 
@@ -342,6 +341,6 @@ fn named(pod: &Pod, name: &str) -> Container {
 /// Containerd 2.2 says it in words.
 fn is_unimplemented(error: &seams::RuntimeError) -> bool {
     let in_words =
-        error.code == seams::Code::Unknown && error.message.contains("not implemented");
+        error.code == seams::runtime::Code::Unknown && error.message.contains("not implemented");
     error.is_unimplemented() || in_words
 }

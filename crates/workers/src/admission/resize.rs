@@ -68,8 +68,8 @@ fn swap(wish: &Wish<'_>, enforcement: &Enforcement) -> Result<(), Rejection> {
     };
     let mut pairs = pairs(wish);
     let swaps = pairs.any(|(allowed, wanted)| {
-        let either = enforcement.swaps(wish.wanted, wanted)
-            || enforcement.swaps(wish.allowed, allowed);
+        let either =
+            enforcement.swaps(wish.wanted, wanted) || enforcement.swaps(wish.allowed, allowed);
         differs(MEMORY, (allowed, wanted)) && !restarts(allowed) && either
     });
     if swaps {
@@ -157,7 +157,10 @@ mod tests {
         let rejection = judged(&less, &more, Rules::default(), Swap::NoSwap);
         let (reason, message) = rejection.unwrap();
         assert_eq!(reason, "OutOfcpu");
-        assert!(message.contains("requested: 8000, used: 0, capacity: 2000"), "{message}");
+        assert!(
+            message.contains("requested: 8000, used: 0, capacity: 2000"),
+            "{message}"
+        );
         assert_eq!(judged(&more, &less, Rules::default(), Swap::NoSwap), None);
     }
 
@@ -173,7 +176,11 @@ mod tests {
         };
         let before = guaranteed("1", "1Gi");
         for (rules, wanted, message) in [
-            (cpus, guaranteed("2", "1Gi"), Some("CPU Manager policy \"static\"")),
+            (
+                cpus,
+                guaranteed("2", "1Gi"),
+                Some("CPU Manager policy \"static\""),
+            ),
             (cpus, guaranteed("1", "2Gi"), None),
             (memory, guaranteed("2", "1Gi"), None),
             (
@@ -185,7 +192,8 @@ mod tests {
             (cpus, of(&json!({ "requests": { "cpu": "2" } })), None),
         ] {
             let expected = message.map(|policy| {
-                let message = format!("Resize is infeasible for Guaranteed Pods alongside {policy}");
+                let message =
+                    format!("Resize is infeasible for Guaranteed Pods alongside {policy}");
                 (INFEASIBLE.to_owned(), message)
             });
             assert_eq!(judged(&before, &wanted, rules, Swap::NoSwap), expected);

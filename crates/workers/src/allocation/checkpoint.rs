@@ -94,7 +94,11 @@ struct Data {
 
 #[derive(Serialize, Deserialize)]
 struct Record {
-    #[serde(rename = "ContainerResources", default, deserialize_with = "or_nothing")]
+    #[serde(
+        rename = "ContainerResources",
+        default,
+        deserialize_with = "or_nothing"
+    )]
     containers: BTreeMap<String, Requirements>,
     #[serde(rename = "PodLevelResources", default)]
     pod: Option<Requirements>,
@@ -196,7 +200,10 @@ mod tests {
         let resources = json!({ "requests": { "cpu": "1" }, "limits": { "a<b": "2" } });
         let resources: ResourceRequirements = serde_json::from_value(resources).unwrap();
         let json = go_json(&Requirements::of(&resources)).unwrap();
-        assert_eq!(json, r#"{"limits":{"a\u003cb":"2"},"requests":{"cpu":"1"}}"#);
+        assert_eq!(
+            json,
+            r#"{"limits":{"a\u003cb":"2"},"requests":{"cpu":"1"}}"#
+        );
     }
 
     #[test]

@@ -78,7 +78,11 @@ pub fn limits(
             amount.is_none_or(|amount: Quantity| amount.is_zero())
         };
         if zero(&limits) && !zero(of_pod) {
-            limits.extend(of_pod.get(name).map(|limit| (name.to_owned(), limit.clone())));
+            limits.extend(
+                of_pod
+                    .get(name)
+                    .map(|limit| (name.to_owned(), limit.clone())),
+            );
         }
     }
     Some(limits)

@@ -43,7 +43,10 @@ fn a_pod_is_carried_out_with_what_it_was_allowed() {
         ..all
     };
     let allowed = of_pod(&three("1", "2", "3"), less);
-    assert_eq!(cpus(&apply(&wanted, &allowed, less).unwrap()), ["4", "2", "3"]);
+    assert_eq!(
+        cpus(&apply(&wanted, &allowed, less).unwrap()),
+        ["4", "2", "3"]
+    );
 }
 
 #[test]
@@ -67,9 +70,8 @@ fn what_a_pod_says_as_a_whole_counts_where_it_can_be_resized() {
 
 #[test]
 fn somebody_asks_for_other_resources_when_an_amount_changes() {
-    let of = |resources: Value| {
-        pod(&json!({ "containers": [{ "name": "c", "resources": resources }] }))
-    };
+    let of =
+        |resources: Value| pod(&json!({ "containers": [{ "name": "c", "resources": resources }] }));
     let before = of(json!({ "requests": { "cpu": "1" }, "limits": { "memory": "1Mi" } }));
     for (now, asks) in [
         (

@@ -125,12 +125,7 @@ impl Fold {
 
     /// Asks for all who wait, one after the other. Those who are granted what they want
     /// and those who never will be wait no longer.
-    pub fn retry(
-        &mut self,
-        desired: &Desired,
-        permit: Permit<'_>,
-        now: Timestamp,
-    ) -> Vec<Order> {
+    pub fn retry(&mut self, desired: &Desired, permit: Permit<'_>, now: Timestamp) -> Vec<Order> {
         let mut orders = Vec::new();
         let queue = self.in_order();
         let mut waiting = Vec::new();

@@ -1,5 +1,6 @@
 mod added;
 mod anew;
+mod resizes;
 
 use std::sync::Arc;
 

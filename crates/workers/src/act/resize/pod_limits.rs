@@ -165,7 +165,10 @@ mod tests {
             ..Limits::default()
         };
         let parts = Part::cpu(&target, &held());
-        let ways: Vec<_> = parts.iter().map(|part| (part.raises, part.lowers)).collect();
+        let ways: Vec<_> = parts
+            .iter()
+            .map(|part| (part.raises, part.lowers))
+            .collect();
         assert_eq!(ways, [(true, false), (false, true)]);
         let unlimited = Limits {
             cpu_shares: Some(512),

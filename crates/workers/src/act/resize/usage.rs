@@ -123,10 +123,13 @@ mod tests {
 
     #[test]
     fn a_limit_shrinks_that_gets_less_or_was_not_there() {
-        for (current, desired, less) in
-            [(10, 5, true), (0, 5, true), (5, 10, false), (5, 0, false)]
+        for (current, desired, less) in [(10, 5, true), (0, 5, true), (5, 10, false), (5, 0, false)]
         {
-            assert_eq!(shrinks(&update(current, desired)), less, "{current} {desired}");
+            assert_eq!(
+                shrinks(&update(current, desired)),
+                less,
+                "{current} {desired}"
+            );
         }
     }
 
@@ -141,11 +144,22 @@ mod tests {
         let own = "attempting to set container \"c\" memory limit (100) below current usage (150)";
         for (usage, problem) in [
             (usage(Some(50), Some(50)), None),
-            (usage(Some(100), Some(99)), Some("attempting to set pod memory limit (100) below current usage (100)".to_owned())),
+            (
+                usage(Some(100), Some(99)),
+                Some(
+                    "attempting to set pod memory limit (100) below current usage (100)".to_owned(),
+                ),
+            ),
             (usage(Some(150), Some(99)), Some(pod.to_owned())),
             (usage(Some(150), Some(100)), Some(format!("[{pod}, {own}]"))),
-            (usage(None, Some(1)), Some("missing pod memory usage".to_owned())),
-            (usage(Some(1), None), Some("missing container \"c\" memory usage".to_owned())),
+            (
+                usage(None, Some(1)),
+                Some("missing pod memory usage".to_owned()),
+            ),
+            (
+                usage(Some(1), None),
+                Some("missing container \"c\" memory usage".to_owned()),
+            ),
         ] {
             let expected = problem.map(|text| format!("cannot decrease memory limits: {text}"));
             assert_eq!(judge(Some(100), &[&one], &usage).err(), expected);
