@@ -14,6 +14,7 @@
 )]
 
 mod node;
+mod resizes;
 mod runtime;
 mod scenes;
 mod script;

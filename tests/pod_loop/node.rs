@@ -81,11 +81,14 @@ impl Node {
         let clock: SharedClock = self.clock.clone();
         let (pleg, observations) = Pleg::new(self.runtime.clone(), clock);
         let (wanted, wanted_seen) = watch::channel(Arc::new(Wanted::default()));
+        let (allocated, allocations) = self.restored(checkpoint::ALLOCATED);
         let crew = Crew {
             on: Arc::new(self.foundations(observations)),
             desired: seen,
             wanted,
             ending: watch::channel(BTreeSet::new()).0,
+            allocated,
+            allocations,
         };
         let mut tasks = JoinSet::new();
         // They end by being dropped, like a process that is killed.
@@ -145,6 +148,15 @@ impl Node {
         groups.contains_key(&PodUid::new(uid))
     }
 
+    /// What a file of a pod's cgroup has in it.
+    pub(crate) fn in_cgroup(&self, uid: &str, file: &str) -> Option<String> {
+        let groups = self.cgroups().list().unwrap();
+        let group = groups.get(&PodUid::new(uid))?;
+        let layout = CgroupLayout::new(CgroupDriver::Cgroupfs, &CgroupName::parse("/").unwrap());
+        let path = layout.path(&group.name);
+        self.machine.cgroup(&path)?.get(file).cloned()
+    }
+
     fn cgroups(&self) -> PodCgroups {
         let layout = CgroupLayout::new(CgroupDriver::Cgroupfs, &CgroupName::parse("/").unwrap());
         let (host, clock) = (self.machine.clone(), self.clock.clone());
@@ -173,7 +185,6 @@ impl Node {
             volumes,
             cgroups: Some(cgroups),
             enforcement: enforcement(),
-            allocated: self.restored(checkpoint::ALLOCATED),
             actuated: {
                 let (entries, file) = self.restored(checkpoint::ACTUATED);
                 Actuated::new(entries, file)

@@ -35,7 +35,7 @@ use tracing::{info, warn};
 use types::desired::Desired;
 use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
 use workers::allocation::actuated::{StateFile, restore};
-use workers::allocation::checkpoint::{self, Entries};
+use workers::allocation::checkpoint;
 use workers::{Actuated, Crew, Foundations, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
@@ -92,7 +92,7 @@ pub(crate) fn start(
         let entries = restore(&*seams.host, &path)?;
         Ok::<_, AgentError>((entries, StateFile::new(seams.storage.clone(), path)))
     };
-    let allocated = restored(checkpoint::ALLOCATED)?;
+    let (allocated, allocations) = restored(checkpoint::ALLOCATED)?;
     let (entries, file) = restored(checkpoint::ACTUATED)?;
     let actuated = Actuated::new(entries, file);
     let (pleg, observations) = Pleg::new(seams.runtime.clone(), clock.clone());
@@ -159,7 +159,6 @@ pub(crate) fn start(
         reports,
         tokens,
         recorder,
-        allocated,
         actuated,
     };
     parts.start("pods", |shutdown| async move {
@@ -172,6 +171,8 @@ pub(crate) fn start(
             desired,
             wanted,
             ending,
+            allocated,
+            allocations,
         };
         crew.run(shutdown).await;
     });
@@ -334,7 +335,6 @@ struct Making {
     reports: Reports,
     tokens: Option<Tokens>,
     recorder: Option<Recorder>,
-    allocated: (Entries, StateFile),
     actuated: Actuated,
 }
 
@@ -408,7 +408,6 @@ impl Making {
             volumes,
             cgroups,
             enforcement,
-            allocated: self.allocated,
             actuated: self.actuated,
             reports: self.reports,
             telling: Telling::new(self.recorder),

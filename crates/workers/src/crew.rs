@@ -17,6 +17,8 @@ use types::desired::Desired;
 use types::{PodName, PodRef, PodUid};
 
 use crate::admission::{self, Admitted, Rejection};
+use crate::allocation::actuated::StateFile;
+use crate::allocation::checkpoint::Entries;
 use crate::allocation::conditions::{DEFERRED, INFEASIBLE};
 use crate::allocation::message::message;
 use crate::fold::{Fold, Order, Verdict, Wish};
@@ -49,6 +51,9 @@ pub struct Crew {
     pub wanted: watch::Sender<Arc<Wanted>>,
     /// Static pods that are being ended.
     pub ending: watch::Sender<BTreeSet<PodName>>,
+    /// What an earlier agent has allowed to pods, and where it is written down.
+    pub allocated: Entries,
+    pub allocations: StateFile,
 }
 
 /// What it remembers.
@@ -83,7 +88,7 @@ impl Crew {
         }
         let mut known = on.observations.known();
         let mut state = State {
-            fold: Fold::restored(on.settings.resize.scope, on.allocated.0.clone()),
+            fold: Fold::restored(on.settings.resize.scope, std::mem::take(&mut self.allocated)),
             slots: BTreeMap::new(),
             workers: JoinSet::new(),
             started: 0,
@@ -251,7 +256,7 @@ impl Crew {
         let Some(entries) = state.fold.take_allocations() else {
             return;
         };
-        let writing = self.on.allocated.1.write(&entries);
+        let writing = self.allocations.write(&entries);
         match seams::timeout(&*self.on.clock, PATIENCE, writing).await {
             Ok(Ok(())) => {}
             // Whoever comes next decides anew.

@@ -19,8 +19,6 @@ use volumes::{Layout, Volumes};
 
 use crate::admission;
 use crate::allocation::Actuated;
-use crate::allocation::actuated::StateFile;
-use crate::allocation::checkpoint::Entries;
 use crate::objects::Objects;
 use crate::own_policies::OwnPolicies;
 use crate::spec::dns::DnsSettings;
@@ -88,8 +86,7 @@ pub struct Foundations {
     /// `None` without `cgroupsPerQOS`.
     pub cgroups: Option<PodCgroups>,
     pub enforcement: Enforcement,
-    /// What an earlier agent has allowed to pods, and where it is written down.
-    pub allocated: (Entries, StateFile),
+    /// What containers were given.
     pub actuated: Actuated,
     pub reports: Reports,
     pub telling: Telling,
