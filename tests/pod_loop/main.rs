@@ -15,6 +15,7 @@
 
 mod hooks;
 mod node;
+mod resizes;
 mod runtime;
 mod scenes;
 mod script;

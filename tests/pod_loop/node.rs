@@ -30,7 +30,9 @@ use tokio_util::sync::CancellationToken;
 use types::PodUid;
 use types::desired::Desired;
 use volumes::{Allocatable, Layout, Objects, Volumes};
-use workers::{Crew, Foundations, Hooks, NodeView, Settings, Telling, Turns};
+use workers::allocation::actuated::{StateFile, restore};
+use workers::allocation::checkpoint::{self, Entries};
+use workers::{Actuated, Crew, Foundations, Hooks, NodeView, Settings, Telling, Turns};
 
 use crate::runtime::Watched;
 
@@ -80,11 +82,14 @@ impl Node {
         let clock: SharedClock = self.clock.clone();
         let (pleg, observations) = Pleg::new(self.runtime.clone(), clock);
         let (wanted, wanted_seen) = watch::channel(Arc::new(Wanted::default()));
+        let (allocated, allocations) = self.restored(checkpoint::ALLOCATED);
         let crew = Crew {
             on: Arc::new(self.foundations(observations)),
             desired: seen,
             wanted,
             ending: watch::channel(BTreeSet::new()).0,
+            allocated,
+            allocations,
         };
         let mut tasks = JoinSet::new();
         // They end by being dropped, like a process that is killed.
@@ -144,6 +149,15 @@ impl Node {
         groups.contains_key(&PodUid::new(uid))
     }
 
+    /// What a file of a pod's cgroup has in it.
+    pub(crate) fn in_cgroup(&self, uid: &str, file: &str) -> Option<String> {
+        let groups = self.cgroups().list().unwrap();
+        let group = groups.get(&PodUid::new(uid))?;
+        let layout = CgroupLayout::new(CgroupDriver::Cgroupfs, &CgroupName::parse("/").unwrap());
+        let path = layout.path(&group.name);
+        self.machine.cgroup(&path)?.get(file).cloned()
+    }
+
     fn cgroups(&self) -> PodCgroups {
         let layout = CgroupLayout::new(CgroupDriver::Cgroupfs, &CgroupName::parse("/").unwrap());
         let (host, clock) = (self.machine.clone(), self.clock.clone());
@@ -173,6 +187,10 @@ impl Node {
             cgroups: Some(cgroups),
             enforcement: enforcement(),
             users: self.users(),
+            actuated: {
+                let (entries, file) = self.restored(checkpoint::ACTUATED);
+                Actuated::new(entries, file)
+            },
             reports: Reports::default(),
             telling: Telling::new(None),
             objects: None,
@@ -192,6 +210,12 @@ impl Node {
         };
         let (host, storage) = (self.machine.clone(), self.machine.clone());
         PodUsers::new(config, host, storage, self.clock.clone())
+    }
+
+    fn restored(&self, name: &str) -> (Entries, StateFile) {
+        let path = Path::new(ROOT).join(name);
+        let entries = restore(&*self.machine, &path).unwrap();
+        (entries, StateFile::new(self.machine.clone(), path))
     }
 
     fn images(&self) -> Images {
@@ -237,6 +261,7 @@ impl Node {
                 pod_level_resources: true,
             },
             own_policies: workers::OwnPolicies::default(),
+            resize: workers::admission::ResizeRules::default(),
             longest_backoff: Duration::from_secs(300),
             resync: Duration::from_secs(60),
             started: Timestamp::try_from(self.clock.now()).unwrap(),

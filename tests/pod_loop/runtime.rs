@@ -41,6 +41,8 @@ pub(crate) enum Act {
     Exec,
     Stop,
     Remove,
+    /// Its resources are others.
+    Update,
 }
 
 /// One that was asked for.
@@ -61,7 +63,7 @@ pub(crate) struct Snapshot {
     pub(crate) sandboxes: Vec<cri::PodSandbox>,
     pub(crate) containers: Vec<cri::Container>,
     sandbox_states: BTreeMap<String, cri::PodSandboxStatus>,
-    container_states: BTreeMap<String, cri::ContainerStatus>,
+    pub(crate) container_states: BTreeMap<String, cri::ContainerStatus>,
 }
 
 #[derive(Debug, Default)]
@@ -473,6 +475,29 @@ impl seams::Runtime for Watched {
         self.note(Act::Remove, &request.container_id);
         let removed = self.inner.remove_container(request);
         self.answer("RemoveContainer", true, removed, nothing)
+    }
+
+    fn update_container_resources(
+        &self,
+        request: cri::UpdateContainerResourcesRequest,
+    ) -> Answer<'_, cri::UpdateContainerResourcesResponse> {
+        self.note(Act::Update, &request.container_id);
+        let updated = self.inner.update_container_resources(request);
+        self.answer("UpdateContainerResources", true, updated, nothing)
+    }
+
+    fn container_stats(
+        &self,
+        request: cri::ContainerStatsRequest,
+    ) -> Answer<'_, cri::ContainerStatsResponse> {
+        self.inner.container_stats(request)
+    }
+
+    fn pod_sandbox_stats(
+        &self,
+        request: cri::PodSandboxStatsRequest,
+    ) -> Answer<'_, cri::PodSandboxStatsResponse> {
+        self.inner.pod_sandbox_stats(request)
     }
 
     fn container_status(

@@ -11,13 +11,13 @@ use crate::node::Node;
 use crate::runtime::{Act, Meddling, Snapshot};
 
 /// A node, and what its source has.
-struct Scene {
-    node: Node,
+pub(crate) struct Scene {
+    pub(crate) node: Node,
     desired: Desired,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut node = Node::new();
         node.begin();
         let desired = Desired {
@@ -28,7 +28,7 @@ impl Scene {
     }
 
     /// Puts a pod with these parts, and lets some time pass.
-    async fn put(&mut self, uid: &str, notes: &Value, spec: &Value, seconds: u64) {
+    pub(crate) async fn put(&mut self, uid: &str, notes: &Value, spec: &Value, seconds: u64) {
         let mut spec = spec.clone();
         spec["enableServiceLinks"] = json!(true);
         let pod = json!({
@@ -48,15 +48,23 @@ impl Scene {
         self.pass(seconds).await;
     }
 
-    async fn pass(&self, seconds: u64) {
+    /// The agent dies, and another begins.
+    pub(crate) async fn begin_anew(&mut self, seconds: u64) {
+        self.node.end().await;
+        self.node.begin();
+        self.node.tell(self.desired.clone());
+        self.pass(seconds).await;
+    }
+
+    pub(crate) async fn pass(&self, seconds: u64) {
         self.node.pass(Duration::from_secs(seconds)).await;
     }
 
-    fn look(&self) -> Snapshot {
+    pub(crate) fn look(&self) -> Snapshot {
         self.node.runtime.look().unwrap()
     }
 
-    fn count(&self, act: Act, uid: &str, container: &str) -> usize {
+    pub(crate) fn count(&self, act: Act, uid: &str, container: &str) -> usize {
         let calls = self.node.runtime.calls();
         let of = |call: &&crate::runtime::Call| {
             call.act == act && call.uid == uid && call.container == container

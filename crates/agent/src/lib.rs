@@ -110,6 +110,8 @@ pub enum AgentError {
     ManifestUrl(#[from] sources::http::UrlError),
     #[error("certificates for staticPodURL cannot be used: {0}")]
     Trust(#[from] rustls::Error),
+    #[error(transparent)]
+    Restore(#[from] workers::allocation::actuated::RestoreError),
     #[error("figures cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
 }

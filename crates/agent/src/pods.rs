@@ -44,8 +44,10 @@ use types::desired::Desired;
 use types::quantity::Format;
 use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
 use workers::admission;
+use workers::allocation::actuated::{StateFile, restore};
+use workers::allocation::checkpoint;
 use workers::spec::security::{POSSIBLE_CPUS, SecuritySettings};
-use workers::{Crew, Foundations, Hooks, NodeView, Objects, Telling, Turns};
+use workers::{Actuated, Crew, Foundations, Hooks, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
 
@@ -95,6 +97,15 @@ pub(crate) fn start(
     parts: &mut Parts,
 ) -> Result<(), AgentError> {
     let clock = seams.options.clock.clone();
+    let root = config.directories.layout.root().to_owned();
+    let restored = |name: &str| {
+        let path = root.join(name);
+        let entries = restore(&*seams.host, &path)?;
+        Ok::<_, AgentError>((entries, StateFile::new(seams.storage.clone(), path)))
+    };
+    let (allocated, allocations) = restored(checkpoint::ALLOCATED)?;
+    let (entries, file) = restored(checkpoint::ACTUATED)?;
+    let actuated = Actuated::new(entries, file);
     let (pleg, observations) = Pleg::new(seams.runtime.clone(), clock.clone());
     parts.start("observation", |ending| pleg.run(ending));
     let own_node = cluster.as_ref().map(|cluster| cluster.own_node.clone());
@@ -166,6 +177,7 @@ pub(crate) fn start(
         accounts,
         recorder,
         hooks,
+        actuated,
     };
     parts.start("pods", |shutdown| async move {
         let made = making.foundations();
@@ -177,6 +189,8 @@ pub(crate) fn start(
             desired,
             wanted,
             ending,
+            allocated,
+            allocations,
         };
         crew.run(shutdown).await;
     });
@@ -358,6 +372,7 @@ struct Making {
     accounts: Option<Accounts>,
     recorder: Option<Recorder>,
     hooks: Hooks,
+    actuated: Actuated,
 }
 
 impl Making {
@@ -437,6 +452,7 @@ impl Making {
                     ..self.config.admission
                 },
                 own_policies: self.config.own_policies,
+                resize: self.config.resize,
                 longest_backoff: self.config.longest_backoff,
                 resync: self.config.resync,
                 started: Timestamp::try_from(clock.now()).unwrap_or_default(),
@@ -452,6 +468,7 @@ impl Making {
             cgroups,
             enforcement,
             users,
+            actuated: self.actuated,
             reports: self.reports,
             telling: Telling::new(self.recorder),
             objects: self.objects,

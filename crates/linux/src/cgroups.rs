@@ -196,6 +196,19 @@ impl Hierarchies {
         Ok(())
     }
 
+    pub(crate) fn read(&self, path: &Path, file: &str) -> Result<Option<String>, HostError> {
+        let controller = file.split('.').next().unwrap_or_default();
+        let Some(hierarchy) = self.of(controller) else {
+            return Ok(None);
+        };
+        let file = hierarchy.group(path).join(file);
+        match fs::read_to_string(&file) {
+            Ok(content) => Ok(Some(content.trim_end().to_owned())),
+            Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(HostError::at(&file, cause)),
+        }
+    }
+
     pub(crate) fn remove(&self, path: &Path) -> Result<(), HostError> {
         for hierarchy in self.all.iter().chain(&self.beside) {
             remove_group(&hierarchy.group(path))?;

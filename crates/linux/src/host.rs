@@ -144,6 +144,10 @@ impl Host for LinuxHost {
         Hierarchies::look(&self.files)?.write(path, values)
     }
 
+    fn read_cgroup(&self, path: &Path, file: &str) -> Result<Option<String>, HostError> {
+        Hierarchies::look(&self.files)?.read(path, file)
+    }
+
     fn remove_cgroup(&self, path: &Path) -> Result<(), HostError> {
         Hierarchies::look(&self.files)?.remove(path)
     }

@@ -237,6 +237,18 @@ impl Enforcement {
         }
     }
 
+    /// Whether a container may swap: then its share follows its request of memory.
+    pub fn swaps(&self, pod: &Pod, container: &Container) -> bool {
+        let limited = matches!(self.swap, Swap::Limited { .. });
+        let none = Quantity::default();
+        let requests = requests::requests(container.resources.as_ref());
+        let limits = requests::limits(container.resources.as_ref());
+        let request = requests.get(MEMORY).unwrap_or(&none);
+        let limit = limits.get(MEMORY).unwrap_or(&none);
+        let burstable = QosClass::of(pod) == QosClass::Burstable && !qos::is_critical(pod);
+        limited && self.version == CgroupVersion::V2 && burstable && request != limit
+    }
+
     /// Only for those whose use of memory has no fixed bound.
     fn swap_share(&self, pod: &Pod, container: &Container, capacity: i64) -> i64 {
         let of = |amounts: &Amounts| amounts.get(MEMORY).map_or(0, Quantity::value);

@@ -224,6 +224,13 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
         cgroups::unsupported(path)
     }
 
+    /// What a file of a group (`memory.max`) has in it, without the line's end; `None` if
+    /// there is no such file.
+    fn read_cgroup(&self, path: &Path, file: &str) -> Result<Option<String>, HostError> {
+        let _ = file;
+        cgroups::unsupported(path)
+    }
+
     /// Kills what is left in a group and below it, and removes them. The kernel
     /// may need a moment to let the dead go: `ResourceBusy` asks for another try.
     /// A group that is not there is removed.

@@ -9,6 +9,13 @@ use seams::host::{CgroupFacts, CgroupValue, CgroupVersion, HostError};
 
 const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
 
+/// What is in the files of a new group.
+const FRESH: [(&str, &str); 3] = [
+    ("cpu.max", "max 100000"),
+    ("cpu.weight", "100"),
+    ("memory.max", "max"),
+];
+
 type Groups = BTreeMap<PathBuf, BTreeMap<String, String>>;
 
 /// The groups of one machine, each with what was written to its files.
@@ -58,6 +65,14 @@ impl Cgroups {
         Ok(())
     }
 
+    /// What was last written, or what a kernel has there before anything is.
+    pub(crate) fn read(&self, path: &Path, file: &str) -> Option<String> {
+        let groups = self.groups();
+        let written = groups.get(path)?.get(file).cloned();
+        let fresh = FRESH.iter().find(|(name, _)| *name == file);
+        written.or_else(|| fresh.map(|(_, value)| (*value).to_owned()))
+    }
+
     pub(crate) fn remove(&self, path: &Path) {
         self.groups().retain(|group, _| !group.starts_with(path));
     }
@@ -100,5 +115,13 @@ mod tests {
         cgroups.write(pod, &values).unwrap();
         let told = BTreeMap::from([("cpu.weight".to_owned(), "5".to_owned())]);
         assert_eq!(cgroups.values(pod), Some(told));
+        for (file, content) in [
+            ("cpu.weight", Some("5")),
+            ("memory.max", Some("max")),
+            ("memory.current", None),
+        ] {
+            assert_eq!(cgroups.read(pod, file).as_deref(), content, "{file}");
+        }
+        assert_eq!(cgroups.read(Path::new("/none"), "memory.max"), None);
     }
 }

@@ -249,6 +249,10 @@ impl Host for Machine {
         self.cgroups.write(path, values)
     }
 
+    fn read_cgroup(&self, path: &Path, file: &str) -> Result<Option<String>, HostError> {
+        Ok(self.cgroups.read(path, file))
+    }
+
     fn remove_cgroup(&self, path: &Path) -> Result<(), HostError> {
         self.cgroups.remove(path);
         Ok(())

@@ -85,7 +85,10 @@ impl Containers<'_> {
             status.started = old.and_then(|old| old.started);
         }
         let allocated = container.resources.clone().unwrap_or_default();
-        status.resources = Some(resources::reported(&allocated, &status, seen, old));
+        let actuated = self.input.known.actuated.as_deref();
+        let actuated = actuated.and_then(|actuated| actuated.containers.get(&container.name));
+        let reported = resources::reported(&allocated, &status, seen, old, actuated);
+        status.resources = Some(reported);
         status.allocated_resources = allocated.requests;
         status.user = seen.user.as_ref().map(|user| ContainerUser {
             linux: Some(LinuxContainerUser {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus};
+use types::PodResources;
 use types::observed::{ObservedPod, ObservedResources};
 
 /// Everything that is known of one pod at one moment.
@@ -41,6 +43,8 @@ pub struct Known {
     pub disruption: Option<PodCondition>,
     /// `PodResizePending` and `PodResizeInProgress`, where they hold.
     pub resize: Vec<PodCondition>,
+    /// What its containers were given, as far as it was written down.
+    pub actuated: Option<Arc<PodResources>>,
     /// What the pod's own cgroup lets it have, where it was read.
     pub cgroup: Option<ObservedResources>,
     pub is_static: bool,

@@ -27,12 +27,14 @@ pub(crate) fn reported(
     status: &ContainerStatus,
     seen: &ObservedContainer,
     old: Option<&ContainerStatus>,
+    actuated: Option<&ResourceRequirements>,
 ) -> ResourceRequirements {
     let mut resources = allocated.clone();
     if seen.state != ContainerState::Running {
         return resources;
     }
     let given = seen.resources.map(given).unwrap_or_default();
+    let (given, memory_request) = filled(given, actuated);
     // What the runtime does not say is as it was for the same container.
     let same = |old: &&ContainerStatus| is_running(old) && old.container_id == status.container_id;
     let before = old.filter(same).and_then(|old| old.resources.as_ref());
@@ -44,9 +46,30 @@ pub(crate) fn reported(
     if let Some(requests) = &mut resources.requests {
         let before = before.and_then(|before| before.requests.as_ref());
         set_cpu(requests, given.cpu_request, LEAST_CPU_REQUEST, before);
-        set(requests, "memory", None, before);
+        set(requests, "memory", memory_request, before);
     }
     resources
+}
+
+/// What the runtime does not say is what it was last told. No runtime says what was asked
+/// for of memory.
+fn filled(said: Given, actuated: Option<&ResourceRequirements>) -> (Given, Option<Quantity>) {
+    let Some(actuated) = actuated else {
+        return (said, None);
+    };
+    let of = |amounts: Option<&Amounts>, name| amount(amounts, name).unwrap_or_default();
+    let (limits, requests) = (actuated.limits.as_ref(), actuated.requests.as_ref());
+    let memory_request = requests.and_then(|requests| requests.get("memory").cloned());
+    if said != Given::default() {
+        let some = !of(requests, "memory").is_zero();
+        return (said, memory_request.filter(|_| some));
+    }
+    let told = Given {
+        cpu_limit: Some(of(limits, "cpu").milli_value()),
+        cpu_request: Some(of(requests, "cpu").milli_value()),
+        memory_limit: Some(of(limits, "memory").value()),
+    };
+    (told, memory_request.or_else(|| Some(bytes(0))))
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,6 +138,17 @@ mod tests {
     use super::*;
 
     fn report(allocated: Value, runtime: Option<ObservedResources>, before: &Value) -> Value {
+        told(allocated, runtime, before, None)
+    }
+
+    fn told(
+        allocated: Value,
+        runtime: Option<ObservedResources>,
+        before: &Value,
+        actuated: Option<Value>,
+    ) -> Value {
+        let actuated: Option<ResourceRequirements> =
+            actuated.map(|actuated| serde_json::from_value(actuated).unwrap());
         let allocated = serde_json::from_value(allocated).unwrap();
         let old: ContainerStatus = serde_json::from_value(json!({
             "name": "a", "containerID": "containerd://1", "state": {"running": {}},
@@ -130,7 +164,33 @@ mod tests {
             resources: runtime,
             ..ObservedContainer::default()
         };
-        serde_json::to_value(reported(&allocated, &status, &seen, Some(&old))).unwrap()
+        let actuated = actuated.as_ref();
+        let said = reported(&allocated, &status, &seen, Some(&old), actuated);
+        serde_json::to_value(said).unwrap()
+    }
+
+    #[test]
+    fn what_the_runtime_does_not_say_is_what_it_was_told() {
+        let both = |cpu: &str, memory: &str, request: &str| json!({"limits": {"cpu": cpu}, "requests": {"cpu": request, "memory": memory}});
+        let runtime = ObservedResources {
+            cpu_period: 100_000,
+            cpu_quota: 50_000,
+            cpu_shares: 512,
+            memory_limit: 0,
+        };
+        let allocated = both("2", "2Mi", "1");
+        let actuated = both("500m", "1Mi", "500m");
+        let said = told(
+            allocated.clone(),
+            Some(runtime),
+            &json!({}),
+            Some(actuated.clone()),
+        );
+        assert_eq!(said, both("500m", "1Mi", "500m"));
+        let silent = told(allocated, None, &json!({}), Some(actuated));
+        let mut expected = both("500m", "1Mi", "500m");
+        expected["limits"]["memory"] = json!("0");
+        assert_eq!(silent, expected);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Pure: this crate must not know of files, clocks, environment, runtimes or
 //! API clients, and imports nothing of ours.
 
+pub mod allocation;
 pub mod cpu_set;
 pub mod desired;
 mod digits;
@@ -19,6 +20,7 @@ pub mod qos;
 pub mod quantity;
 pub mod taint;
 
+pub use allocation::PodResources;
 pub use cpu_set::CpuSet;
 pub use duration::GoDuration;
 pub use pod::{PodName, PodRef, PodUid};

@@ -22,6 +22,11 @@ impl Layout {
         Self { root: root.into() }
     }
 
+    /// `--root-dir`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     pub fn pods(&self) -> PathBuf {
         self.root.join("pods")
     }

@@ -8,6 +8,7 @@ mod image_volumes;
 mod kill;
 mod prepare;
 mod reset;
+mod resize;
 mod sandbox;
 mod start;
 mod users;
@@ -38,7 +39,11 @@ impl Worker {
             Plan::Rest(_) | Plan::Finish => Outcome::Done,
             Plan::Prepare => self.prepare(slot).await,
             Plan::Sandbox { attempt } => self.make_sandbox(slot, attempt).await,
-            Plan::Start(starts, _) => self.start_all(slot, observed, starts).await,
+            Plan::Start(starts, _) => {
+                self.resize_for(slot, observed, &starts).await;
+                self.start_all(slot, observed, starts).await
+            }
+            Plan::Resize(resize) => self.resize(slot, observed, &resize).await,
             Plan::Kill(kills) => self.kill_some(slot, observed, kills).await,
             Plan::Reset(resets) => self.reset(slot, &resets).await,
             Plan::KillPod { grace, why } => self.kill_pod(slot, observed, grace, why).await,

@@ -8,7 +8,10 @@
 //! 3. `AppArmor`: `app_armor`
 //! 4. pod features: resources of the pod as a whole, where they are turned off
 //!
-//! Not yet: resizes; pressure on the node (`Evicted`), before the sysctls; managers of
+//! Whether a pod that runs may have other resources is asked of the same, after rules of its
+//! own: `resize`.
+//!
+//! Not yet: pressure on the node (`Evicted`), before the sysctls; managers of
 //! CPUs, memory and devices (`TopologyAffinityError`, `UnexpectedAdmissionError`),
 //! before the predicates; declared features (`PodFeatureUnsupported`) and the node's
 //! shutdown (`NodeShutdown`), in the end.
@@ -22,6 +25,7 @@ mod fit;
 mod ports;
 mod predicates;
 mod preempt;
+mod resize;
 mod sysctls;
 mod taints;
 #[cfg(test)]
@@ -33,6 +37,8 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use resources::requests;
 use thiserror::Error;
 use types::PodUid;
+
+pub use resize::{Rules as ResizeRules, permit};
 
 /// What the node allows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use resources::garbage::Wanted;
 use resources::{Asked, Overhead, QosClass, requests};
@@ -16,7 +17,11 @@ use types::desired::Desired;
 use types::{PodName, PodRef, PodUid, Quantity};
 
 use crate::admission::{self, Admitted, Rejection};
-use crate::fold::{Fold, Order};
+use crate::allocation::actuated::StateFile;
+use crate::allocation::checkpoint::Entries;
+use crate::allocation::conditions::{DEFERRED, INFEASIBLE};
+use crate::allocation::message::message;
+use crate::fold::{Fold, Order, Verdict, Wish};
 use crate::foundations::Foundations;
 use crate::slot::{Eviction, Slot, object_of};
 use crate::spec::pod_ref;
@@ -25,6 +30,14 @@ use crate::task::{Finished, Worker};
 /// How long a pod that makes room is waited for at least; else half as long again as it is
 /// given to end.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often those who wait for other resources are asked about again, if nothing happens;
+/// and as long as not all sources were heard.
+const RETRY: Duration = Duration::from_secs(180);
+const FIRST_RETRY: Duration = Duration::from_secs(30);
+
+/// A disk that does not answer for so long does not keep pods from starting.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often what nobody has a worker for is looked for on the machine.
 const ORPHANS: Duration = Duration::from_secs(30);
@@ -38,6 +51,9 @@ pub struct Crew {
     pub wanted: watch::Sender<Arc<Wanted>>,
     /// Static pods that are being ended.
     pub ending: watch::Sender<BTreeSet<PodName>>,
+    /// What an earlier agent has allowed to pods, and where it is written down.
+    pub allocated: Entries,
+    pub allocations: StateFile,
 }
 
 /// What it remembers.
@@ -53,6 +69,8 @@ struct State {
     shared: Option<(i64, Asked)>,
     /// Pods that make room, and until when they are waited for, by the clock's uptime.
     leaving: BTreeMap<PodUid, Duration>,
+    /// When those who wait for other resources are asked about again, likewise.
+    retry_at: Duration,
 }
 
 impl Crew {
@@ -71,13 +89,17 @@ impl Crew {
         on.check_resolv_conf();
         let mut known = on.observations.known();
         let mut state = State {
-            fold: Fold::default(),
+            fold: Fold::restored(
+                on.settings.resize.scope,
+                std::mem::take(&mut self.allocated),
+            ),
             slots: BTreeMap::new(),
             workers: JoinSet::new(),
             started: 0,
             seen: BTreeMap::new(),
             shared: None,
             leaving: BTreeMap::new(),
+            retry_at: on.clock.uptime() + FIRST_RETRY,
         };
         known.mark_changed();
         self.desired.mark_changed();
@@ -85,6 +107,7 @@ impl Crew {
         loop {
             let patience = state.leaving.values().min().copied();
             let patience = patience.map(|until| until.saturating_sub(on.clock.uptime()));
+            let retry = state.retry_at.saturating_sub(on.clock.uptime());
             tokio::select! {
                 changed = self.desired.changed() => {
                     if changed.is_err() {
@@ -99,6 +122,8 @@ impl Crew {
                     // What nobody wants is known only now that all sources were heard.
                     let pods = known.borrow().clone().unwrap_or_default();
                     orders.extend(state.fold.observed(&pods, &desired));
+                    orders.extend(self.resizes(&mut state, &desired));
+                    self.write_allocations(&mut state).await;
                     self.carry_out(&mut state, orders);
                 }
                 Ok(()) = known.changed() => {
@@ -113,13 +138,22 @@ impl Crew {
                         let desired = self.desired.borrow().clone();
                         let desired = on.settings.own_policies.apply(desired);
                         let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others, None);
-                        let orders = state.fold.finished(&uid, removed, &desired, &admit);
+                        let mut orders = state.fold.finished(&uid, removed, &desired, &admit);
+                        orders.extend(self.resizes(&mut state, &desired));
+                        self.write_allocations(&mut state).await;
                         self.carry_out(&mut state, orders);
                     }
                     Err(cause) => error!(%cause, "a pod's worker has died; this is a fault of ours, please report it"),
                 },
                 () = on.clock.sleep(patience.unwrap_or_default()), if patience.is_some() => {
                     self.wait_no_longer(&mut state);
+                }
+                () = on.clock.sleep(retry), if state.fold.has_waiting() => {
+                    let desired = self.desired.borrow().clone();
+                    let desired = on.settings.own_policies.apply(desired);
+                    let orders = self.retry(&mut state, &desired);
+                    self.write_allocations(&mut state).await;
+                    self.carry_out(&mut state, orders);
                 }
                 () = &mut orphans => {
                     let ready = self.desired.borrow().ready && known.borrow().is_some();
@@ -167,19 +201,97 @@ impl Crew {
     ) -> Result<Admitted, Rejection> {
         let view = Arc::clone(&self.on.node.borrow());
         let node = fresh.or(view.node.as_deref());
-        let status = node.and_then(|node| node.status.as_ref());
-        let features = status.and_then(|status| status.features.as_ref());
-        let settings = admission::Settings {
-            supplemental_groups_policy: features
-                .is_some_and(|features| features.supplemental_groups_policy == Some(true)),
-            ..self.on.settings.admission.clone()
-        };
-        let admitted = admission::admit(pod, node, others, &settings);
+        let admitted = admission::admit(pod, node, others, &self.rules(node));
         admitted.inspect_err(|rejection| {
             info!(pod = %pod_ref(pod), reason = rejection.reason, "a pod was rejected: {}", rejection.message);
             let telling = &self.on.telling;
             telling.warning(pod, &rejection.reason, rejection.message.clone());
         })
+    }
+
+    /// What is allowed on the node as it is.
+    fn rules(&self, node: Option<&Node>) -> admission::Settings {
+        let status = node.and_then(|node| node.status.as_ref());
+        let features = status.and_then(|status| status.features.as_ref());
+        admission::Settings {
+            supplemental_groups_policy: features
+                .is_some_and(|features| features.supplemental_groups_policy == Some(true)),
+            ..self.on.settings.admission.clone()
+        }
+    }
+
+    /// If something has changed for who waits for other resources.
+    fn resizes(&self, state: &mut State, desired: &Desired) -> Vec<Order> {
+        if !state.fold.take_retry() {
+            return Vec::new();
+        }
+        self.retry(state, desired)
+    }
+
+    fn retry(&self, state: &mut State, desired: &Desired) -> Vec<Order> {
+        let on = &self.on;
+        let pause = if desired.ready { RETRY } else { FIRST_RETRY };
+        state.retry_at = on.clock.uptime() + pause;
+        if !desired.ready {
+            return Vec::new();
+        }
+        let now = Timestamp::try_from(on.clock.now()).unwrap_or_default();
+        let permit = |wish: &Wish<'_>, others: &[&Pod]| self.permit(wish, others);
+        state.fold.retry(desired, &permit, now)
+    }
+
+    fn permit(&self, wish: &Wish<'_>, others: &[&Pod]) -> Result<Admitted, Rejection> {
+        let Foundations {
+            settings,
+            enforcement,
+            node,
+            ..
+        } = &*self.on;
+        let view = Arc::clone(&node.borrow());
+        let node = view.node.as_deref();
+        let how = (&self.rules(node), settings.resize, enforcement);
+        admission::permit(wish, node, others, how).inspect_err(|rejection| {
+            info!(pod = %pod_ref(wish.wanted), reason = rejection.reason, "a pod is not resized: {}", rejection.message);
+        })
+    }
+
+    /// What was allowed is on the disk before anything is done about it.
+    async fn write_allocations(&self, state: &mut State) {
+        let Some(entries) = state.fold.take_allocations() else {
+            return;
+        };
+        let writing = self.allocations.write(&entries);
+        match seams::timeout(&*self.on.clock, PATIENCE, writing).await {
+            Ok(Ok(())) => {}
+            // Whoever comes next decides anew.
+            Ok(Err(error)) => warn!(%error, "what pods are allowed is not written down"),
+            Err(_) => warn!("what pods are allowed is not written down: the disk does not answer"),
+        }
+    }
+
+    fn tell_of_resize(&self, state: &State, uid: &PodUid, verdict: Verdict) {
+        let (Some(slot), Some(pod)) = (state.fold.slot(uid), state.fold.wanted(uid)) else {
+            return;
+        };
+        let generation = pod.metadata.generation;
+        let pending = slot.resize.pending.as_ref();
+        let why = pending.and_then(|pending| pending.message.as_deref());
+        let why = why.unwrap_or_default();
+        let telling = &self.on.telling;
+        match verdict {
+            Verdict::Started => {
+                let text = message(pod, generation, "", "started");
+                telling.normal(pod, "ResizeStarted", text);
+            }
+            Verdict::Deferred => {
+                let text = message(pod, generation, why, DEFERRED);
+                telling.warning(pod, "ResizeDeferred", text);
+            }
+            Verdict::Infeasible => {
+                let text = message(pod, generation, why, INFEASIBLE);
+                telling.warning(pod, "ResizeInfeasible", text);
+            }
+        }
     }
 
     /// Tells the status what the API says of the pods.
@@ -218,6 +330,11 @@ impl Crew {
                 Order::Forget(uid) => {
                     debug!(%uid, "a pod is gone");
                     self.on.reports.forget(&uid);
+                    self.on.actuated.remove(&uid);
+                }
+                Order::Resize(uid, verdict) => {
+                    self.tell_of_resize(state, &uid, verdict);
+                    pass_slot(state, &uid);
                 }
             }
         }
@@ -344,6 +461,7 @@ impl Crew {
             state.fold.slot(uid).is_some() || known.iter().any(|pod| pod.uid == *uid)
         };
         let on = &self.on;
+        on.actuated.retain(is_known);
         match on.volumes.on_disk().await {
             Ok(pods) => {
                 for pod in pods.iter().filter(|pod| !is_known(&pod.uid)) {

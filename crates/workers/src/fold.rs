@@ -1,7 +1,10 @@
 //! From what the sources want and what the runtime has to what each worker is told.
 //! Pure: whoever carries it out starts workers and passes slots on.
 
+mod resizes;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,15 +15,24 @@ use crate::admission::{Admitted, Rejection};
 use crate::slot::{Eviction, Slot};
 use crate::spec::pod_ref;
 
+pub use resizes::{Permit, Verdict, Wish};
+
+use resizes::Allocations;
+
 /// All pods that a node has to do with.
 #[derive(Debug, Default)]
 pub struct Fold {
     pods: BTreeMap<PodUid, Entry>,
+    allocations: Allocations,
 }
 
 #[derive(Debug)]
 struct Entry {
     slot: Slot,
+    /// As the sources have it: it may want other resources than its slot has.
+    wanted: Arc<Pod>,
+    /// Its slot has what it was allowed: it was let in, by this agent or an earlier one.
+    allocated: bool,
     state: State,
     /// Pods that make room for it, and have not ended yet.
     behind: BTreeSet<PodUid>,
@@ -45,6 +57,8 @@ pub enum Order {
     Preempt(PodUid),
     /// The pod is none of the node's any more.
     Forget(PodUid),
+    /// It was judged whether it may have other resources.
+    Resize(PodUid, Verdict),
 }
 
 /// Whether a pod is let in beside others.
@@ -61,7 +75,9 @@ impl Fold {
         let mut new = Vec::new();
         for (uid, pod) in &desired.pods {
             match self.pods.get_mut(uid) {
-                Some(entry) => orders.extend(entry.update(uid, pod)),
+                Some(entry) => {
+                    orders.extend(entry.update(uid, pod, &mut self.allocations));
+                }
                 None => new.push((uid, pod)),
             }
         }
@@ -70,6 +86,9 @@ impl Fold {
         new.sort_by_key(|(_, pod)| made(pod));
         for (uid, pod) in new {
             orders.extend(self.add(uid, pod, desired, admit));
+        }
+        if desired.ready {
+            self.allocations.forget_unclaimed();
         }
         orders
     }
@@ -85,8 +104,11 @@ impl Fold {
             if self.pods.contains_key(&pod.uid) || desired.pods.contains_key(&pod.uid) {
                 continue;
             }
+            let slot = Slot::of_nobody(bare(pod));
             let entry = Entry {
-                slot: Slot::of_nobody(bare(pod)),
+                wanted: Arc::clone(&slot.pod),
+                slot,
+                allocated: false,
                 state: State::Working,
                 behind: BTreeSet::new(),
             };
@@ -115,6 +137,8 @@ impl Fold {
             return orders;
         }
         entry.state = State::Finished;
+        // What it had is free.
+        self.allocations.retry = true;
         let name = pod_ref(&entry.slot.pod).name;
         let of_nobody = entry.slot.source.is_none();
         match desired.pods.get(uid) {
@@ -128,7 +152,7 @@ impl Fold {
                 orders.extend(self.add(uid, pod, desired, admit));
             }
             // What was said of it while it ended.
-            Some(pod) => orders.extend(entry.update(uid, pod)),
+            Some(pod) => orders.extend(entry.update(uid, pod, &mut self.allocations)),
         }
         orders.extend(self.next_of(&name));
         orders
@@ -205,6 +229,7 @@ impl Fold {
             gone.push(uid.clone());
             false
         });
+        self.allocations.retry |= !orders.is_empty();
         for uid in gone {
             orders.extend(self.made_room(&uid));
         }
@@ -221,6 +246,7 @@ impl Fold {
         let mut slot = Slot::new(pod);
         let mut orders = Vec::new();
         let mut behind = BTreeSet::new();
+        let mut allocated = self.allocations.restore(uid, &mut slot);
         if slot.ending.is_none() {
             // One that no source has any more makes room, as for the static pod that
             // takes its place and its ports.
@@ -229,8 +255,15 @@ impl Fold {
                 others.filter(|(other, entry)| entry.counts() && desired.pods.contains_key(*other));
             let others: Vec<&Pod> = others.map(|(_, entry)| &*entry.slot.pod).collect();
             match admit(&slot.pod, &others) {
-                Ok(Admitted { victims }) => behind.extend(victims),
-                Err(rejection) => slot.rejected = Some(rejection),
+                Ok(Admitted { victims }) => {
+                    behind.extend(victims);
+                    self.allocations.changed |= !allocated;
+                    allocated = true;
+                }
+                Err(rejection) => {
+                    slot.rejected = Some(rejection);
+                    allocated = false;
+                }
             }
         }
         for victim in &behind {
@@ -246,6 +279,8 @@ impl Fold {
         };
         let entry = Entry {
             slot,
+            wanted: Arc::clone(&pod.pod),
+            allocated,
             state,
             behind,
         };
@@ -277,11 +312,17 @@ impl Fold {
 }
 
 impl Entry {
-    fn update(&mut self, uid: &PodUid, pod: &DesiredPod) -> Option<Order> {
+    fn update(
+        &mut self,
+        uid: &PodUid,
+        pod: &DesiredPod,
+        allocations: &mut Allocations,
+    ) -> Option<Order> {
         // One that is being removed as nobody's and is wanted again begins anew.
         self.slot.source?;
         let before = self.slot.clone();
         self.slot.update(pod);
+        self.keep_allowed(&before, uid, pod, allocations);
         match self.state {
             State::Waiting => None,
             State::Working => (self.slot != before).then(|| Order::Changed(uid.clone())),

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use volumes::{Layout, Volumes};
 
 use crate::admission;
+use crate::allocation::Actuated;
 use crate::hooks::Hooks;
 use crate::objects::Objects;
 use crate::own_policies::OwnPolicies;
@@ -45,6 +46,7 @@ pub struct Settings {
     pub env_files: bool,
     pub admission: admission::Settings,
     pub own_policies: OwnPolicies,
+    pub resize: admission::ResizeRules,
     /// `crashLoopBackOff.maxContainerRestartPeriod`.
     pub longest_backoff: Duration,
     /// `syncFrequency`.
@@ -93,6 +95,8 @@ pub struct Foundations {
     pub enforcement: Enforcement,
     /// Ids for pods with users of their own.
     pub users: PodUsers,
+    /// What containers were given.
+    pub actuated: Actuated,
     pub reports: Reports,
     pub telling: Telling,
     /// `None` without an API server.

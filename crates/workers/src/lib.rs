@@ -10,6 +10,7 @@
 
 mod act;
 pub mod admission;
+pub mod allocation;
 pub mod backoff;
 mod crew;
 pub mod fold;
@@ -19,6 +20,7 @@ mod objects;
 pub mod order;
 mod own_policies;
 pub mod plan;
+mod resizing;
 mod resolv_conf;
 pub mod slot;
 pub mod spec;
@@ -28,6 +30,7 @@ pub mod termination;
 pub mod turns;
 mod unseen;
 
+pub use allocation::Actuated;
 pub use crew::Crew;
 pub use foundations::{Foundations, NodeView, Settings};
 pub use hooks::Hooks;

@@ -6,14 +6,17 @@
 
 mod containers;
 mod reset;
+pub mod resize;
 mod sandbox;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use types::PodResources;
 use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
 use crate::backoff::Backoff;
@@ -22,6 +25,7 @@ use crate::spec::spec_of;
 
 pub use containers::backoff_key;
 pub(crate) use containers::is_sidecar;
+pub use resize::Resize;
 
 /// What a worker knows of its pod, and nobody could see in the runtime.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +46,10 @@ pub struct Memory {
     pub retry_container_at: BTreeMap<String, Duration>,
     /// Containers that were ended so that another takes their place, by id.
     pub replaced: BTreeSet<String>,
+    /// What its containers were given, by this agent or an earlier one.
+    pub actuated: Option<Arc<PodResources>>,
+    /// After a failure to give them something else.
+    pub retry_resize_at: Option<Duration>,
 }
 
 /// What a plan is made from.
@@ -74,6 +82,8 @@ pub enum Plan {
     /// End these and remove them, one after the other: all begins anew, in the sandbox
     /// that there is.
     Reset(Vec<Reset>),
+    /// Give containers that run what they are allowed.
+    Resize(Resize),
     /// End everything of it.
     KillPod { grace: Duration, why: PodKill },
     /// It runs no more: take away what it had.

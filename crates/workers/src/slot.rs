@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use types::desired::{DesiredPod, Source};
 
 use crate::admission::Rejection;
@@ -25,6 +25,7 @@ const USUAL_GRACE: i64 = 30;
 /// One pod, as it is wanted now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
+    /// With the resources that it was allowed, which may be others than it wants.
     pub pod: Arc<Pod>,
     /// Who wants it. `None`: nobody, the runtime just has it.
     pub source: Option<Source>,
@@ -35,6 +36,16 @@ pub struct Slot {
     pub rejected: Option<Rejection>,
     /// The node has taken its place from it.
     pub evicted: Option<Eviction>,
+    pub resize: Resize,
+}
+
+/// What became of the wish for other resources.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resize {
+    /// `PodResizePending`: it was not granted.
+    pub pending: Option<PodCondition>,
+    /// The generation of the pod whose wish was granted last, by this agent.
+    pub granted: Option<i64>,
 }
 
 /// Why a node ends a pod that has done nothing wrong. Users see these words.
@@ -77,6 +88,7 @@ impl Slot {
             ending: None,
             rejected: None,
             evicted: None,
+            resize: Resize::default(),
         };
         slot.end_as_said();
         slot
@@ -94,6 +106,7 @@ impl Slot {
             }),
             rejected: None,
             evicted: None,
+            resize: Resize::default(),
         }
     }
 

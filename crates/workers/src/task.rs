@@ -23,6 +23,7 @@ use crate::admission::Rejection;
 use crate::foundations::Foundations;
 use crate::objects::PodObjects;
 use crate::plan::{BackingOff, Given, Memory, Plan, Rest, plan};
+use crate::resizing::Resizing;
 use crate::slot::{Slot, is_terminal};
 use crate::spec::spec_of;
 use crate::termination;
@@ -69,6 +70,7 @@ pub(crate) struct Worker {
     pub(crate) unseen: Unseen,
     /// It was said that another sandbox takes the place of the one that there is.
     pub(crate) told_of_change: bool,
+    pub(crate) resizing: Resizing,
     /// How many ephemeral containers it had when it was last looked at.
     added: usize,
 }
@@ -128,6 +130,7 @@ impl Worker {
             last_act: None,
             unseen: Unseen::default(),
             told_of_change: false,
+            resizing: Resizing::default(),
             added: 0,
         }
     }
@@ -234,6 +237,7 @@ impl Worker {
     fn forget_failures(&mut self, before: &Slot) {
         if self.slot.borrow().wants_other(before) {
             self.memory.retry_at = None;
+            self.memory.retry_resize_at = None;
             self.memory.retry_container_at.clear();
         }
     }
@@ -302,7 +306,7 @@ impl Worker {
         }
     }
 
-    fn is_ending(&self, slot: &Slot) -> bool {
+    pub(crate) fn is_ending(&self, slot: &Slot) -> bool {
         slot.ending.is_some() || slot.rejected.is_some() || self.memory.over
     }
 
@@ -344,6 +348,7 @@ impl Worker {
         }
         self.note_eviction(slot, observed);
         self.known.terminal = self.is_ending(slot) && !observed.is_running();
+        self.note_resize(slot, observed);
         // Between a container and the one that takes its place, its end says
         // nothing of the pod.
         if self.memory.replaced.is_empty() || self.is_ending(slot) {

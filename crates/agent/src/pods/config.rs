@@ -23,6 +23,7 @@ use types::{CpuSet, Quantity};
 use volumes::Layout;
 use workers::OwnPolicies;
 use workers::admission;
+use workers::allocation::Scope;
 use workers::spec::dns::DnsSettings;
 use workers::spec::security::SecuritySettings;
 
@@ -52,6 +53,7 @@ pub struct PodsConfig {
     /// `None`: logs are not rotated.
     pub(crate) rotation: Option<Policy>,
     pub(crate) zone: TimeZone,
+    pub(crate) resize: admission::ResizeRules,
     pub(crate) longest_backoff: Duration,
     pub(crate) resync: Duration,
     /// `ContainerStopSignals`.
@@ -227,6 +229,7 @@ impl PodsConfig {
             },
             rotation: Policy::from_settings(settings),
             zone: flags.zone.clone(),
+            resize: resize_rules(settings, gates),
             longest_backoff: longest_backoff(settings),
             resync: duration("syncFrequency"),
             stop_signals: gates.enabled("ContainerStopSignals"),
@@ -278,6 +281,28 @@ fn memory_qos(settings: &Settings, gates: &FeatureGates) -> Option<MemoryQosConf
         throttling: factor,
         reserve: settings.text("memoryReservationPolicy") == "TieredReservation",
     })
+}
+
+/// What cannot be resized here.
+fn resize_rules(settings: &Settings, gates: &FeatureGates) -> admission::ResizeRules {
+    let exclusive =
+        |setting, policy, gate| settings.text(setting) == policy && !gates.enabled(gate);
+    admission::ResizeRules {
+        scope: Scope {
+            pod_level: gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+            init_containers: gates.enabled("InPlacePodVerticalScalingInitContainers"),
+        },
+        exclusive_cpus: exclusive(
+            "cpuManagerPolicy",
+            "static",
+            "InPlacePodVerticalScalingExclusiveCPUs",
+        ),
+        exclusive_memory: exclusive(
+            "memoryManagerPolicy",
+            "Static",
+            "InPlacePodVerticalScalingExclusiveMemory",
+        ),
+    }
 }
 
 fn longest_backoff(settings: &Settings) -> Duration {

@@ -5,13 +5,13 @@ use std::io;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use seams::host::{CgroupFacts, HostError};
+use seams::host::{CgroupFacts, CgroupVersion, HostError};
 use seams::{SharedClock, SharedHost};
 use thiserror::Error;
 use tracing::warn;
 use types::PodUid;
 
-use super::{CgroupName, Layout, Limits};
+use super::{CgroupName, Held, Layout, Limits};
 use crate::linux::{Enforcement, MIN_SHARES};
 use crate::memory_qos::Asked;
 use crate::qos::QosClass;
@@ -143,6 +143,52 @@ impl PodCgroups {
         }
     }
 
+    /// What a pod's group is given when it is made.
+    pub fn limits_of(&self, pod: &Pod) -> Limits {
+        Limits::of_pod(pod, &self.enforcement, self.processes)
+    }
+
+    /// What a pod's group has now; `None` if it is not there.
+    pub fn held(&self, pod: &Pod) -> Result<Option<Held>, CgroupError> {
+        let read = |file: &str| self.read(pod, file);
+        Ok(match self.facts.version {
+            CgroupVersion::V1 => Held::version_1(
+                read("cpu.shares")?.as_deref(),
+                read("cpu.cfs_quota_us")?.as_deref(),
+                read("cpu.cfs_period_us")?.as_deref(),
+                read("memory.limit_in_bytes")?.as_deref(),
+            ),
+            CgroupVersion::V2 => Held::version_2(
+                read("cpu.weight")?.as_deref(),
+                read("cpu.max")?.as_deref(),
+                read("memory.max")?.as_deref(),
+            ),
+        })
+    }
+
+    /// How many bytes a pod uses now, where the kernel tells.
+    pub fn memory_used(&self, pod: &Pod) -> Result<Option<u64>, CgroupError> {
+        let file = match self.facts.version {
+            CgroupVersion::V1 => "memory.usage_in_bytes",
+            CgroupVersion::V2 => "memory.current",
+        };
+        Ok(self.read(pod, file)?.and_then(|bytes| bytes.parse().ok()))
+    }
+
+    /// Changes what is said, and leaves the rest of a pod's group as it is.
+    pub fn change(&self, pod: &Pod, limits: &Limits) -> Result<(), CgroupError> {
+        self.write_only(&self.name_of(pod), limits)
+    }
+
+    fn read(&self, pod: &Pod, file: &str) -> Result<Option<String>, CgroupError> {
+        let name = self.name_of(pod);
+        let read = self.host.read_cgroup(&self.layout.path(&name), file);
+        read.map_err(|cause| CgroupError::Look {
+            path: self.text(&name),
+            cause,
+        })
+    }
+
     /// All pods that have a group, whoever made it.
     pub fn list(&self) -> Result<BTreeMap<PodUid, FoundCgroup>, CgroupError> {
         let mut found = BTreeMap::new();
@@ -196,8 +242,7 @@ impl PodCgroups {
             cpu_shares: Some(MIN_SHARES),
             ..Limits::default()
         };
-        // No page sizes: nothing is said of huge pages.
-        self.write_for(name, &least, &[])
+        self.write_only(name, &least)
     }
 
     pub fn name_of(&self, pod: &Pod) -> CgroupName {
@@ -212,6 +257,11 @@ impl PodCgroups {
             cause,
         })?;
         self.write(name, limits)
+    }
+
+    fn write_only(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {
+        // No page sizes: nothing is said of huge pages.
+        self.write_for(name, limits, &[])
     }
 
     fn write(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tracing::warn;
+
 use super::{Outcome, RETRY};
 use crate::slot::Slot;
 use crate::spec::{spec_of, uses_host_network};
@@ -29,12 +31,18 @@ impl Worker {
             on.telling.warning(pod, "NetworkNotReady", message);
             return Outcome::Failed(on.spread(NO_NETWORK));
         }
-        if let Some(cgroups) = &on.cgroups
-            && let Err(error) = cgroups.ensure(pod)
-        {
-            let message = format!("unable to ensure pod container exists: {error}");
-            on.telling.warning(pod, "FailedCreatePodContainer", message);
-            return Outcome::Failed(on.spread(RETRY));
+        if let Some(cgroups) = &on.cgroups {
+            let there = cgroups.has(pod).unwrap_or_default();
+            if let Err(error) = cgroups.ensure(pod) {
+                let message = format!("unable to ensure pod container exists: {error}");
+                on.telling.warning(pod, "FailedCreatePodContainer", message);
+                return Outcome::Failed(on.spread(RETRY));
+            }
+            if !there && let Err(problem) = self.note_new(pod).await {
+                warn!(pod = %self.pod, problem, "what the pod begins with is not written down, will try again");
+                return Outcome::Failed(on.spread(RETRY));
+            }
+            self.read_cgroup(slot);
         }
         let mounting = on.volumes.mount(pod);
         let mounted = tokio::select! {

@@ -203,6 +203,12 @@ impl Worker {
                 );
             }
         })?;
+        // Before it runs: else an agent that dies here would not know what it was given.
+        let noted = self.note_actuated(pod, container).await;
+        noted.map_err(|problem| {
+            tell(Severity::Warning, "Failed", format!("Error: {problem}"));
+            Trouble::config(problem)
+        })?;
         let path = config.log_path.clone();
         let turn = tokio::select! {
             turn = on.turns.take(self.rank(scene.slot)) => turn,

@@ -1,3 +1,5 @@
+mod resizes;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
+use super::resize::{self, Need, Resize};
 use super::{
     BackingOff, Before, Given, Kill, Kind, Plan, PodKill, Rest, Start, is_ahead, restarts,
     restarts_on_failure,
@@ -23,6 +24,7 @@ struct Actions {
     kill: Vec<Kill>,
     start: Vec<Start>,
     rest: Rest,
+    resize: Resize,
     /// Something runs, or waits to be started again.
     keeps: bool,
     end_pod: bool,
@@ -38,6 +40,8 @@ pub(super) fn next(given: &Given<'_>, spec: &PodSpec) -> Plan {
         // Nor does a sidecar that waits keep a pod.
         actions.keeps = false;
         regular(given, spec, &mut actions);
+        let actuated = given.memory.actuated.as_deref();
+        actions.resize.pod_level = resize::pod_level(spec, actuated);
         if actions.keeps || !actions.start.is_empty() {
             actions.start.splice(0..0, sidecars);
         } else {
@@ -58,6 +62,14 @@ pub(super) fn next(given: &Given<'_>, spec: &PodSpec) -> Plan {
     }
     if !actions.kill.is_empty() {
         return Plan::Kill(actions.kill);
+    }
+    if !actions.resize.is_empty() && running {
+        let retry_at = given.memory.retry_resize_at;
+        match retry_at.filter(|until| is_ahead(given.now, *until)) {
+            None => return Plan::Resize(actions.resize),
+            // What cannot be resized now does not keep the rest from starting.
+            Some(until) => actions.rest.wake(until),
+        }
     }
     // They wait for nobody: they may be there to find out why nothing else starts.
     actions.start.splice(0..0, ephemeral);
@@ -136,12 +148,16 @@ fn init_one(
     match (newest.state, is_sidecar(container)) {
         // The runtime could not start it, or it is to run as long as the pod.
         (ContainerState::Created, _) | (ContainerState::Exited, true) => again(actions),
-        (ContainerState::Running, false) => {}
+        (ContainerState::Running, false) => {
+            resized(given, spec, (container, newest), Kind::Init, actions);
+        }
         (ContainerState::Running, true) => {
             if is_changed(container, newest) {
                 let message = format!("Init container {} definition changed", container.name);
                 kill(given, newest, Kind::Init, message, actions);
                 again(actions);
+            } else {
+                resized(given, spec, (container, newest), Kind::Init, actions);
             }
             // One with a startup probe has to pass it first; probes are to come.
             return container.startup_probe.is_none();
@@ -170,7 +186,10 @@ fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
                 kill(given, newest, Kind::Regular, message, actions);
                 actions.keeps = true;
             }
-            ContainerState::Running => actions.keeps = true,
+            ContainerState::Running => {
+                resized(given, spec, (container, newest), Kind::Regular, actions);
+                actions.keeps = true;
+            }
             ContainerState::Created => {
                 start(given, container, Kind::Regular, Some(newest), actions);
             }
@@ -186,6 +205,22 @@ fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
             }
             ContainerState::Exited => {}
         }
+    }
+}
+
+/// Sees to it that a container that runs has what it is allowed.
+fn resized(
+    given: &Given<'_>,
+    spec: &PodSpec,
+    (container, newest): (&Container, &ObservedContainer),
+    kind: Kind,
+    actions: &mut Actions,
+) {
+    let actuated = given.memory.actuated.as_deref();
+    let need = actions.resize.container(spec, container, newest, actuated);
+    if need == Need::Restart {
+        let message = format!("Container {} resize requires restart", container.name);
+        kill(given, newest, kind, message, actions);
     }
 }
 

@@ -1,5 +1,6 @@
 mod added;
 mod anew;
+mod resizes;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ impl Case {
             ending: None,
             rejected: None,
             evicted: None,
+            resize: crate::slot::Resize::default(),
         };
         let memory = Memory {
             prepared: true,

@@ -8,6 +8,7 @@ mod hooks;
 mod images;
 mod lifecycle;
 mod place;
+mod resizes;
 mod restarts;
 mod room;
 mod sandboxes;
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Scenario> {
         restarts::SCENARIOS,
         sandboxes::SCENARIOS,
         room::SCENARIOS,
+        resizes::SCENARIOS,
     ]
     .concat()
 }
