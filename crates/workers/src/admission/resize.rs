@@ -131,6 +131,7 @@ mod tests {
             swap,
             memory: 1 << 33,
             huge_page_sizes: Vec::new(),
+            memory_qos: None,
         }
     }
 
