@@ -46,7 +46,8 @@ pub(super) fn victims(
         pod: other,
         settings,
     });
-    let chosen = choose(lower.collect(), &Needs(needs.collect()));
+    let lower: Vec<Candidate<'_>> = lower.collect();
+    let chosen = choose(&lower, &Needs(needs.collect()));
     let chosen = chosen.map_err(|missing| {
         let message = format!(
             "Unexpected error while attempting to recover from admission failure: \
@@ -69,8 +70,8 @@ fn is_above(pod: &Pod, other: &Pod) -> bool {
 }
 
 /// Those that go; or what is missing even if all go.
-fn choose<'a>(candidates: Vec<Candidate<'a>>, needs: &Needs) -> Result<Vec<Candidate<'a>>, Needs> {
-    let missing = needs.without(&candidates);
+fn choose<'a>(candidates: &[Candidate<'a>], needs: &Needs) -> Result<Vec<Candidate<'a>>, Needs> {
+    let missing = needs.without(candidates);
     if !missing.0.is_empty() {
         return Err(missing);
     }
@@ -329,26 +330,18 @@ mod tests {
         };
         let node_critical = Some(2_000_001_000);
         let cluster_critical = Some(2_000_000_000);
-        for (pod, other, above) in [
-            (of(cluster_critical, None), of(Some(5), None), true),
-            (of(cluster_critical, None), of(None, None), true),
-            (of(node_critical, None), of(cluster_critical, None), true),
-            (of(cluster_critical, None), of(node_critical, None), false),
-            (
-                of(cluster_critical, None),
-                of(cluster_critical, None),
-                false,
-            ),
-            (of(None, Some("file")), of(Some(5), None), true),
-            (of(None, Some("file")), of(cluster_critical, None), false),
+        let file = Some("file");
+        for (own, other, above) in [
+            ((cluster_critical, None), (Some(5), None), true),
+            ((cluster_critical, None), (None, None), true),
+            ((node_critical, None), (cluster_critical, None), true),
+            ((cluster_critical, None), (node_critical, None), false),
+            ((cluster_critical, None), (cluster_critical, None), false),
+            ((None, file), (Some(5), None), true),
+            ((None, file), (cluster_critical, None), false),
         ] {
-            assert_eq!(
-                is_above(&pod, &other),
-                above,
-                "{:?} {:?}",
-                pod.spec,
-                other.spec
-            );
+            let (pod, below) = (of(own.0, own.1), of(other.0, other.1));
+            assert_eq!(is_above(&pod, &below), above, "{own:?} {other:?}");
         }
     }
 
