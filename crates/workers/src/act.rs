@@ -41,7 +41,7 @@ impl Worker {
             Plan::Sandbox { attempt } => self.make_sandbox(slot, attempt).await,
             Plan::Start(starts, _) => {
                 self.resize_for(slot, observed, &starts).await;
-                self.start_all(slot, observed, starts).await
+                Box::pin(self.start_all(slot, observed, starts)).await
             }
             Plan::Resize(resize) => self.resize(slot, observed, &resize).await,
             Plan::Kill(kills) => self.kill_some(slot, observed, kills).await,
