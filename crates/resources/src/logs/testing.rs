@@ -48,6 +48,7 @@ pub(crate) struct State {
     pub(crate) sizes: usize,
     pub(crate) lists: usize,
     pub(crate) asked: usize,
+    pub(crate) tried: usize,
     pub(crate) reopened: usize,
     pub(crate) reopening: usize,
     /// How the runtime fares with logs that are to be opened anew.
@@ -170,6 +171,7 @@ impl Runtime for Node {
         Box::pin(async move {
             let reopens = self.state().reopens;
             self.state().reopening += 1;
+            self.state().tried += 1;
             if reopens == Reopens::Late {
                 self.go_on.notified().await;
             }

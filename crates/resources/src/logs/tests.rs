@@ -202,6 +202,8 @@ async fn a_runtime_that_opens_no_other_log_keeps_the_old_one_and_is_asked_again_
         rig.pass(Duration::from_secs(1)).await;
         assert_eq!(rig.files(200), ["0.log"]);
     }
+    let tried = rig.node.state().tried;
+    assert!(tried <= 2, "asked {tried} times in one interval");
     rig.node.state().reopens = Reopens::Well;
     rig.pass(TICK).await;
     assert_eq!(rig.files(2000).len(), 2);
