@@ -171,6 +171,8 @@ mod tests {
                 memory(4096 * 2),
                 [&nothing[..], &["memory.high=4096"]].concat(),
             ),
+            // The last border before the limit is below what is asked for.
+            (&ON, memory(5000), memory(5100), vec!["memory.low=5000"]),
             (&ON, none, memory(4096), nothing.to_vec()),
         ] {
             assert_eq!(of(qos, &requests, &limits), expected, "{requests} {limits}");
