@@ -3,7 +3,7 @@
 //! A field that is not here does not reach the runtime (probes, affinities,
 //! readiness gates), or cannot be had in the lab: devices and claims of resources
 //! (no plugin), `volumeDevices` and `persistentVolumeClaim` (no block device, no
-//! CSI driver), huge pages, AppArmor profiles other than `Unconfined` (the kernel
+//! CSI driver), huge pages, `AppArmor` profiles other than `Unconfined` (the kernel
 //! has none), `stopSignal` (behind a gate that is off), fields for Windows.
 
 /// A field and a spec. In a path `[]` stands for any item of a list; a key that has

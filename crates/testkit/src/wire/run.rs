@@ -42,25 +42,25 @@ impl Run<'_> {
             sides: [Side::new(first, "a"), Side::new(second, "b")],
         };
         stage.make_objects()?;
-        let mut state = State::default();
+        let mut seen = State::default();
         stage.make_pods()?;
-        stage.wait(&mut state, Step::Made, |side, spec, state| {
+        stage.wait(&mut seen, Step::Made, |side, spec, state| {
             state.has_come(side, spec, &spec.until)
         })?;
         stage.change()?;
-        stage.wait(&mut state, Step::Changed, |side, spec, state| {
+        stage.wait(&mut seen, Step::Changed, |side, spec, state| {
             let change = spec.change.as_ref();
             change.is_none_or(|(_, until)| state.has_come(side, spec, until))
         })?;
         stage.delete()?;
-        stage.wait(&mut state, Step::Deleted, |side, spec, state| {
+        stage.wait(&mut seen, Step::Deleted, |side, spec, state| {
             !state.pods[side.index].contains_key(&side.pod_name(spec))
         })?;
-        stage.wait(&mut state, Step::Stopped, |side, spec, state| {
+        stage.wait(&mut seen, Step::Stopped, |side, spec, state| {
             let calls = state.calls[side.index].get(&side.pod_name(spec));
             calls.is_none_or(PodCalls::sandboxes_are_stopped)
         })?;
-        let pages = stage.pages(&state)?;
+        let pages = stage.pages(&seen)?;
         stage.clear()?;
         Ok(Verdict::new(pages, start.elapsed()))
     }
@@ -162,7 +162,7 @@ impl<'a> Side<'a> {
 impl Stage<'_> {
     fn make_objects(&self) -> Result<()> {
         let kubectl = self.wires.lab.kubectl();
-        kubectl.apply(&list(objects::in_cluster()).to_string())?;
+        kubectl.apply(&list(&objects::in_cluster()).to_string())?;
         for side in &self.sides {
             let name = &side.namespace;
             let namespace =
@@ -172,7 +172,7 @@ impl Stage<'_> {
             for object in &mut objects {
                 object["metadata"]["namespace"] = json!(name);
             }
-            kubectl.apply(&list(objects).to_string())?;
+            kubectl.apply(&list(&objects).to_string())?;
             for object in ["serviceaccounts/default", "configmaps/kube-root-ca.crt"] {
                 wait::until(&format!("{object} in {name}"), PATIENCE, || {
                     self.api.get(&side.path(object))
@@ -202,7 +202,7 @@ impl Stage<'_> {
             }
             let mut kubectl = self.wires.lab.kubectl().command();
             kubectl.args(["create", "--validate=false", "-f", "-"]);
-            let list = list(told).to_string();
+            let list = list(&told).to_string();
             crate::command::run_with_input(&mut kubectl, list.as_bytes())
                 .context("the API server does not take all pods")?;
             Ok(())
@@ -407,6 +407,6 @@ impl Place {
     }
 }
 
-fn list(items: Vec<Value>) -> Value {
+fn list(items: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }

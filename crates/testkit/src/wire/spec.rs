@@ -228,7 +228,7 @@ impl Spec {
 
     /// Told by a file on the node.
     #[must_use]
-    pub(super) fn from_file(mut self) -> Self {
+    pub(super) fn told_by_file(mut self) -> Self {
         self.source = Source::Static;
         self.pod(json!({"automountServiceAccountToken": null}))
             .metadata(json!({"labels": {FROM_FILE: "yes"}}))
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_pod_of_a_file_is_named_by_its_node_and_needs_nothing_of_the_api() {
-        let spec = spec("s").from_file();
+        let spec = spec("s").told_by_file();
         assert_eq!(spec.pod_name("n"), "s-n");
         let pod = spec.manifest("n", "space");
         assert_eq!(pod["spec"].get("nodeName"), None);

@@ -6,11 +6,11 @@ use crate::wire::spec::{Spec, spec};
 
 pub(super) fn specs() -> Vec<Spec> {
     vec![
-        spec("static-plain").from_file(),
+        spec("static-plain").told_by_file(),
         spec("static-bare")
-            .from_file()
+            .told_by_file()
             .pod(json!({"enableServiceLinks": null, "tolerations": null})),
-        spec("static-env").from_file().main(json!({
+        spec("static-env").told_by_file().main(json!({
             "env": [
                 {"name": "A", "value": "$(KUBERNETES_SERVICE_HOST)"},
                 {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -19,33 +19,33 @@ pub(super) fn specs() -> Vec<Spec> {
             "command": ["run", "$(A)"],
         })),
         spec("static-resources")
-            .from_file()
+            .told_by_file()
             .main(json!({"resources": {
                 "requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"memory": "16Mi"},
             }})),
         spec("static-host-network")
-            .from_file()
+            .told_by_file()
             .pod(json!({"hostNetwork": true, "priorityClassName": "system-node-critical"}))
             .main(json!({"ports": [{"name": "p", "containerPort": 30091}]})),
         spec("static-volumes")
-            .from_file()
+            .told_by_file()
             .volume(
                 json!({"hostPath": {"path": "/var/tmp/wire-static", "type": "DirectoryOrCreate"}}),
                 json!({"readOnly": true}),
             )
             .volume(json!({"emptyDir": {}}), json!({})),
         spec("static-init")
-            .from_file()
+            .told_by_file()
             .init("first", json!({}))
             .story("run-time.first", "200ms")
             .sidecar("side", json!({})),
         spec("static-security")
-            .from_file()
+            .told_by_file()
             .pod(json!({"securityContext": {
                 "runAsUser": 5, "fsGroup": 6, "seccompProfile": {"type": "RuntimeDefault"},
             }})),
         spec("static-grace")
-            .from_file()
+            .told_by_file()
             .pod(json!({"terminationGracePeriodSeconds": 4}))
             .metadata(json!({"annotations": {"note": "mine"}, "labels": {"app": "web"}})),
     ]
