@@ -74,7 +74,9 @@ async fn a_container_starts_again_where_its_policy_says_so() {
     let mut scene = Scene::new();
     let again = "RestartContainer";
     scene.put("p", &json!({}), &pod("1", "1Gi", again), 5).await;
-    scene.put("p", &json!({}), &pod("2", "1Gi", again), 60).await;
+    scene
+        .put("p", &json!({}), &pod("2", "1Gi", again), 60)
+        .await;
     assert_eq!(given(&scene), (200_000, 2048, GIB));
     assert_eq!(as_a_whole(&scene)[0], "200000 100000");
     assert_eq!(scene.count(Act::Start, "p", "c"), 2);
@@ -88,7 +90,9 @@ async fn who_wants_more_than_the_node_has_goes_on_with_what_it_has() {
     let mut scene = Scene::new();
     let keep = "NotRequired";
     scene.put("p", &json!({}), &pod("1", "1Gi", keep), 5).await;
-    scene.put("p", &json!({}), &pod("64", "1Gi", keep), 600).await;
+    scene
+        .put("p", &json!({}), &pod("64", "1Gi", keep), 600)
+        .await;
     assert_eq!(given(&scene), (100_000, 1024, GIB));
     assert_eq!(scene.count(Act::Update, "p", "c"), 0);
     // The next agent has it the same way, and lets the pod go on.
@@ -103,7 +107,8 @@ async fn who_wants_more_than_the_node_has_goes_on_with_what_it_has() {
 async fn who_waits_for_room_gets_it_when_another_pod_ends() {
     let mut scene = Scene::new();
     let keep = "NotRequired";
-    let ends = json!({ "sim.ferrolet.dev/run-time.c": "300s", "sim.ferrolet.dev/exit-code.c": "0" });
+    let ends =
+        json!({ "sim.ferrolet.dev/run-time.c": "300s", "sim.ferrolet.dev/exit-code.c": "0" });
     let mut other = pod("30", "1Gi", keep);
     other["restartPolicy"] = json!("Never");
     scene.put("other", &ends, &other, 5).await;

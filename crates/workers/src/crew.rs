@@ -88,7 +88,10 @@ impl Crew {
         }
         let mut known = on.observations.known();
         let mut state = State {
-            fold: Fold::restored(on.settings.resize.scope, std::mem::take(&mut self.allocated)),
+            fold: Fold::restored(
+                on.settings.resize.scope,
+                std::mem::take(&mut self.allocated),
+            ),
             slots: BTreeMap::new(),
             workers: JoinSet::new(),
             started: 0,

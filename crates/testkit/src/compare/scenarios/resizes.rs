@@ -27,7 +27,12 @@ fn resize(stage: &Stage<'_>, name: &str, resources: &Value) -> Result<()> {
 }
 
 /// Waits until a resize is done with, and shows.
-fn resized(stage: &Stage<'_>, container: usize, resource: (&str, &str), amount: &str) -> Result<()> {
+fn resized(
+    stage: &Stage<'_>,
+    container: usize,
+    resource: (&str, &str),
+    amount: &str,
+) -> Result<()> {
     stage.said("ResizeCompleted")?;
     stage.until("the new resources in the status", |view| {
         let (kind, name) = resource;
@@ -43,7 +48,9 @@ fn resized(stage: &Stage<'_>, container: usize, resource: (&str, &str), amount: 
 fn pending(stage: &Stage<'_>) -> Result<()> {
     stage.said("ResizeDeferred")?;
     stage.until("PodResizePending", |view| {
-        let conditions = view.pod("p").map(|pod| pod["status"]["conditions"].to_string());
+        let conditions = view
+            .pod("p")
+            .map(|pod| pod["status"]["conditions"].to_string());
         conditions.is_some_and(|conditions| conditions.contains("PodResizePending"))
     })
 }
@@ -63,13 +70,17 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         resized(stage, 0, ("limits", "cpu"), "100m")?;
         stage.end("p")
     }),
-    Scenario::new("resize-memory-up", "a container gets more memory", |stage| {
-        stage.create(with(&both("100m", "32Mi")))?;
-        stage.running("p")?;
-        resize(stage, "main", &both("100m", "64Mi"))?;
-        resized(stage, 0, ("limits", "memory"), "64Mi")?;
-        stage.end("p")
-    }),
+    Scenario::new(
+        "resize-memory-up",
+        "a container gets more memory",
+        |stage| {
+            stage.create(with(&both("100m", "32Mi")))?;
+            stage.running("p")?;
+            resize(stage, "main", &both("100m", "64Mi"))?;
+            resized(stage, 0, ("limits", "memory"), "64Mi")?;
+            stage.end("p")
+        },
+    ),
     Scenario::new(
         "resize-memory-down",
         "a container gets less memory, and more than it uses",
@@ -143,7 +154,9 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             pending(stage)?;
             resize(stage, "main", &requests("100m"))?;
             stage.until("PodResizePending to go", |view| {
-                let conditions = view.pod("p").map(|pod| pod["status"]["conditions"].to_string());
+                let conditions = view
+                    .pod("p")
+                    .map(|pod| pod["status"]["conditions"].to_string());
                 conditions.is_some_and(|conditions| !conditions.contains("PodResizePending"))
             })?;
             stage.end("p")
