@@ -29,6 +29,7 @@ impl Scene {
 
     /// Puts a pod with these parts, and lets some time pass.
     pub(crate) async fn put(&mut self, uid: &str, notes: &Value, spec: &Value, seconds: u64) {
+        // As the API server has it, which fills that in.
         let mut spec = spec.clone();
         spec["enableServiceLinks"] = json!(true);
         let pod = json!({

@@ -27,6 +27,9 @@ use crate::task::Worker;
 
 use pod_limits::{Part, PodLimits};
 
+/// The figures of one resource that a pod's cgroup is to have, beside what it has.
+type PartsOf = fn(&Limits, &Held) -> Vec<Part>;
+
 /// A pod on its way to other limits.
 struct Scene<'a> {
     pod: &'a Pod,
@@ -136,7 +139,7 @@ impl Worker {
         &self,
         pod: &Pod,
         mut scene: Option<&mut Scene<'_>>,
-        (resource, parts): (&str, fn(&Limits, &Held) -> Vec<Part>),
+        (resource, parts): (&str, PartsOf),
         updates: &[Update],
     ) -> Result<(), String> {
         let parts = scene

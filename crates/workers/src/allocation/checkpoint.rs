@@ -155,6 +155,7 @@ impl Requirements {
     }
 }
 
+#[expect(clippy::ref_option, reason = "serde passes the field as it is")]
 fn is_nothing(amounts: &Option<BTreeMap<String, Quantity>>) -> bool {
     amounts.as_ref().is_none_or(BTreeMap::is_empty)
 }

@@ -53,6 +53,15 @@ mod tests {
     use crate::spec::testing::container;
 
     #[test]
+    fn other_resources_make_no_other_container() {
+        let of = |cpu: &str| {
+            let resources = json!({ "requests": { "cpu": cpu } });
+            container(&json!({ "name": "c", "image": "i", "resources": resources }))
+        };
+        assert_eq!(hash_text(&of("1")), hash_text(&of("2")));
+    }
+
+    #[test]
     fn the_hash_is_upstreams() {
         let container = container(&json!({ "name": "test_container", "image": "foo/image:v1" }));
         assert_eq!(hash_text(&container), "8e45cbd0");
