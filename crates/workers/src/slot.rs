@@ -278,7 +278,7 @@ mod tests {
         slot.remove(None);
         assert_eq!(seconds(&slot), Some((30, true)));
         slot.remove(Some(Duration::ZERO));
-        assert_eq!(seconds(&slot), Some((0, true)));
+        assert_eq!(seconds(&slot), Some((1, true)));
     }
 
     #[test]

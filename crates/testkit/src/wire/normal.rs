@@ -53,6 +53,7 @@ impl Words {
             "envs" => self.environment(value),
             SEEN => json!("TIME"),
             "dnsConfig" => self.resolver(value),
+            "hostId" => first_user(value),
             _ => self.request(value),
         }
     }
@@ -90,6 +91,16 @@ impl Words {
             text = replace_word(&text, from, to);
         }
         termination_file(&token_volume(&text))
+    }
+}
+
+/// Pods with users of their own get any portion of ids that is free; that it is a
+/// portion, and not the first one, which is the node's, stays to be seen.
+fn first_user(id: &Value) -> Value {
+    const PORTION: u64 = 65_536;
+    match id.as_u64() {
+        Some(number) if number > 0 && number.is_multiple_of(PORTION) => json!("CHANCE"),
+        _ => id.clone(),
     }
 }
 
@@ -189,6 +200,19 @@ mod tests {
             let normal = words().request(&json!(path));
             let expected = format!("/var/lib/kubelet/pods/UID{expected}");
             assert_eq!(normal, json!(expected));
+        }
+    }
+
+    #[test]
+    fn which_portion_of_users_a_pod_has_is_chance_and_that_it_has_one_is_not() {
+        let normal = |id: u64| words().request(&json!({ "hostId": id, "length": id }));
+        for (id, expected) in [
+            (0, json!(0)),
+            (65_536, json!("CHANCE")),
+            (655_360, json!("CHANCE")),
+            (65_537, json!(65_537)),
+        ] {
+            assert_eq!(normal(id), json!({ "hostId": expected, "length": id }));
         }
     }
 

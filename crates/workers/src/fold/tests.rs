@@ -345,7 +345,7 @@ fn a_pod_is_let_in_or_rejected_beside_those_that_are_there() {
 
 #[test]
 fn a_pod_that_was_deleted_and_gone_in_one_moment_has_the_time_it_was_given() {
-    for (departed, grace) in [(None, 30), (Some(1), 1), (Some(0), 0)] {
+    for (departed, grace) in [(None, 30), (Some(4), 4), (Some(0), 1)] {
         let mut case = Case::new();
         case.sources.api("a");
         case.fold.desired(&case.sources.desired, &everyone);
