@@ -7,7 +7,6 @@ mod deletion;
 mod images;
 mod lifecycle;
 mod place;
-mod resizes;
 mod restarts;
 mod room;
 mod runtime_classes;
@@ -33,7 +32,6 @@ pub fn all() -> Vec<Scenario> {
         restarts::SCENARIOS,
         runtime_classes::SCENARIOS,
         room::SCENARIOS,
-        resizes::SCENARIOS,
     ]
     .concat()
 }
