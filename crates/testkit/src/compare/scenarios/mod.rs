@@ -8,7 +8,6 @@ mod hooks;
 mod images;
 mod lifecycle;
 mod place;
-mod resizes;
 mod restarts;
 mod room;
 mod sandboxes;
@@ -35,7 +34,6 @@ pub fn all() -> Vec<Scenario> {
         restarts::SCENARIOS,
         sandboxes::SCENARIOS,
         room::SCENARIOS,
-        resizes::SCENARIOS,
     ]
     .concat()
 }
