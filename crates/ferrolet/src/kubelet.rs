@@ -72,7 +72,7 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
         "configuration accepted, starting"
     );
     warn!(
-        "this build has no probes, no lifecycle hooks and no port for logs and exec yet: pods with readiness probes stay unready"
+        "this build has no probes and no port for logs and exec yet: pods with readiness probes stay unready"
     );
     match node::run(&line, &loaded, &directory) {
         Ok(()) => ExitCode::SUCCESS,

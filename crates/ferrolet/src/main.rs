@@ -48,7 +48,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a node: takes the kubelet's flags (no probes, hooks or server port yet)
+    /// Run a node: takes the kubelet's flags (no probes or server port yet)
     #[command(disable_help_flag = true)]
     Kubelet {
         #[arg(

@@ -19,7 +19,7 @@ use types::{PodName, PodRef, PodUid, Quantity};
 use crate::admission::{self, Admitted, Rejection};
 use crate::allocation::actuated::StateFile;
 use crate::allocation::checkpoint::Entries;
-use crate::allocation::conditions::{DEFERRED, INFEASIBLE};
+use crate::allocation::conditions::INFEASIBLE;
 use crate::allocation::message::message;
 use crate::fold::{Fold, Order, Verdict, Wish};
 use crate::foundations::Foundations;
@@ -283,8 +283,8 @@ impl Crew {
                 let text = message(pod, generation, "", "started");
                 telling.normal(pod, "ResizeStarted", text);
             }
-            Verdict::Deferred => {
-                let text = message(pod, generation, why, DEFERRED);
+            Verdict::Deferred(reason) => {
+                let text = message(pod, generation, why, &reason);
                 telling.warning(pod, "ResizeDeferred", text);
             }
             Verdict::Infeasible => {

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_file_is_upstreams() {
-        // Made with upstream's own code.
+        // Computed in Go as upstream computes it: FNV over a dump of the value.
         let written = r#"{"data":"{\"entries\":{\"u\":{\"ContainerResources\":{\"c\":{\"requests\":{\"cpu\":\"100m\"}}},\"PodLevelResources\":null}}}","checksum":3602342290}"#;
         assert_eq!(String::from_utf8(encode(&one()).unwrap()).unwrap(), written);
         assert_eq!(decode(written.as_bytes()).unwrap(), one());

@@ -31,12 +31,12 @@ pub struct Wish<'a> {
 }
 
 /// What was decided, where people are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its worker carries it out.
     Started,
-    /// There is no room now.
-    Deferred,
+    /// There is no room now, for a reason of admission's.
+    Deferred(String),
     /// It cannot be done on this node.
     Infeasible,
 }
@@ -207,7 +207,7 @@ impl Fold {
         let (reason, verdict) = if rejection.reason == INFEASIBLE {
             (INFEASIBLE, Verdict::Infeasible)
         } else {
-            (DEFERRED, Verdict::Deferred)
+            (DEFERRED, Verdict::Deferred(rejection.reason.clone()))
         };
         let said = Said {
             kind: PENDING,

@@ -43,7 +43,8 @@ pub(super) fn specs() -> Vec<Spec> {
             .until(Until::Ended),
         spec("sidecar-crashes")
             .sidecar("side", json!({}))
-            .story("run-time.side", "800ms")
+            // So long that the main one is there first, however busy the node is.
+            .story("run-time.side", "8s")
             .story("exit-code.side", "3")
             .until(Until::Restarted("side", 1))
             .lives(2),

@@ -113,13 +113,19 @@ fn who_finds_no_room_waits_and_is_told_of_once() {
     case.wants("p", 3, 2);
     case.told();
     let room = Room::of(4);
-    assert_eq!(case.retried(&room, 1), [verdict("p", Verdict::Deferred)]);
+    assert_eq!(
+        case.retried(&room, 1),
+        [verdict("p", Verdict::Deferred("OutOfcpu".to_owned()))]
+    );
     assert_eq!(case.pending("p"), Some(("Deferred".to_owned(), Some(2))));
     assert_eq!(case.retried(&room, 2), [changed("p")]);
     // Another wish, and another word.
     case.wants("p", 4, 3);
     case.told();
-    assert_eq!(case.retried(&room, 3), [verdict("p", Verdict::Deferred)]);
+    assert_eq!(
+        case.retried(&room, 3),
+        [verdict("p", Verdict::Deferred("OutOfcpu".to_owned()))]
+    );
     assert_eq!(case.pending("p"), Some(("Deferred".to_owned(), Some(3))));
     assert!(case.fold.has_waiting());
     // Another pod ends.
