@@ -509,6 +509,7 @@ impl Worker {
     pub(crate) fn rank(&self, slot: &Slot) -> Rank {
         let made = slot.pod.metadata.creation_timestamp.as_ref();
         Rank {
+            afterwards: false,
             ordinary: !resources::qos::is_critical(&slot.pod),
             made: made.map_or(0, |made| made.0.as_second()),
             order: self.order,

@@ -1,5 +1,6 @@
 //! Turns at the runtime: a few pods at a time are in its hands, critical ones ahead,
-//! then the oldest. Started all at once, each would wait for all.
+//! then the oldest; what is left of the dead goes last. Started all at once, each would
+//! wait for all.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,8 @@ use tokio::sync::oneshot;
 /// Who is next: the least goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
+    /// What nobody waits for: to remove what is left of a pod that is over.
+    pub afterwards: bool,
     pub ordinary: bool,
     /// When the pod was made; since 1970, in seconds.
     pub made: i64,
@@ -130,16 +133,26 @@ mod tests {
         Rank {
             ordinary,
             made,
-            order: 0,
+            ..Rank::default()
         }
     }
 
     #[tokio::test]
-    async fn critical_pods_come_first_and_then_the_oldest() {
+    async fn critical_pods_come_first_then_the_oldest_and_what_nobody_waits_for_last() {
         let turns = Turns::new(1);
         let first = turns.take(rank(true, 0)).await;
         let order = Arc::new(Mutex::new(Vec::new()));
-        let waits = [rank(true, 3), rank(true, 1), rank(false, 9), rank(true, 1)];
+        let afterwards = Rank {
+            afterwards: true,
+            ..rank(false, 0)
+        };
+        let waits = [
+            rank(true, 3),
+            afterwards,
+            rank(true, 1),
+            rank(false, 9),
+            rank(true, 1),
+        ];
         let mut tasks = tokio::task::JoinSet::new();
         for (number, rank) in waits.into_iter().enumerate() {
             let (queue, order) = (turns.clone(), Arc::clone(&order));
@@ -154,7 +167,7 @@ mod tests {
         }
         drop(first);
         while tasks.join_next().await.is_some() {}
-        assert_eq!(*order.lock().unwrap(), [2, 1, 3, 0]);
+        assert_eq!(*order.lock().unwrap(), [3, 2, 4, 0, 1]);
         assert_eq!(turns.lock().free, 1);
     }
 

@@ -11,6 +11,7 @@ use crate::objects::PodObjects;
 use crate::slot::Slot;
 use crate::spec::spec_of;
 use crate::task::Worker;
+use crate::turns::Rank;
 
 /// What is busy is soon free: a mount that a dying process still holds.
 const SOON: Duration = Duration::from_millis(200);
@@ -63,7 +64,11 @@ impl Worker {
     pub(super) async fn remove(&mut self, slot: &Slot) -> Outcome {
         let on = Arc::clone(&self.on);
         let uid = self.pod.uid.clone();
-        let turn = on.turns.take(self.rank(slot)).await;
+        let rank = Rank {
+            afterwards: true,
+            ..self.rank(slot)
+        };
+        let turn = on.turns.take(rank).await;
         let removing = garbage::remove_pod(
             &on.runtime,
             &on.storage,
