@@ -15,14 +15,17 @@ type Amounts = BTreeMap<String, Quantity>;
 /// Writes `resources` and `allocatedResources`.
 pub(crate) fn apply(input: &Input<'_>, status: &mut PodStatus) {
     let requests = requests(input.pod);
-    let resources = if input.api.phase.as_deref() == Some("Running") {
-        actual(input, &requests)
-    } else {
-        let whole = spec(input.pod).resources.clone().unwrap_or_default();
-        ResourceRequirements {
-            requests: filled(requests.clone()),
-            limits: filled(limits(input.pod)),
-            ..whole
+    let resources = match (input.api.phase.as_deref(), &input.api.resources) {
+        (Some("Running"), _) => actual(input, &requests),
+        // What a pod had that is over does not change any more.
+        (Some("Succeeded" | "Failed"), Some(last)) => last.clone(),
+        _ => {
+            let whole = spec(input.pod).resources.clone().unwrap_or_default();
+            ResourceRequirements {
+                requests: filled(requests.clone()),
+                limits: filled(limits(input.pod)),
+                ..whole
+            }
         }
     };
     status.resources = Some(resources);

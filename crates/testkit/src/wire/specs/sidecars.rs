@@ -43,8 +43,9 @@ pub(super) fn specs() -> Vec<Spec> {
             .until(Until::Ended),
         spec("sidecar-crashes")
             .sidecar("side", json!({}))
-            // So long that the main one is there first, however busy the node is.
-            .story("run-time.side", "8s")
+            // So long that the main one is there first, and that the second still runs
+            // when its pod is deleted, however busy the node is.
+            .story("run-time.side", "20s")
             .story("exit-code.side", "3")
             .until(Until::Restarted("side", 1))
             .lives(2),
