@@ -41,14 +41,6 @@ pub(super) fn specs() -> Vec<Spec> {
             .sidecar("side", json!({}))
             .story("run-time.main", "500ms")
             .until(Until::Ended),
-        spec("sidecar-crashes")
-            .sidecar("side", json!({}))
-            // So long that the main one is there first, and that the second still runs
-            // when its pod is deleted, however busy the node is.
-            .story("run-time.side", "20s")
-            .story("exit-code.side", "3")
-            .until(Until::Restarted("side", 1))
-            .lives(2),
         spec("sidecar-with-security").sidecar(
             "side",
             json!({"securityContext": {"runAsUser": 7, "readOnlyRootFilesystem": true}}),
