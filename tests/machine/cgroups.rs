@@ -148,6 +148,22 @@ const SYSTEMD: [&str; 8] = [
 
 const UNBOUNDED: &str = "4611686018427387904";
 
+/// The groups of each driver have these values, one after the other.
+fn hold_for_both_drivers(version: CgroupVersion, expected: &[String]) {
+    for (driver, groups) in [
+        (CgroupDriver::Cgroupfs, CGROUPFS),
+        (CgroupDriver::Systemd, SYSTEMD),
+    ] {
+        let found = lines(&written(driver, &enforcement(version)));
+        let expected: Vec<String> = groups
+            .iter()
+            .zip(expected)
+            .map(|(group, values)| format!("{group}: {values}"))
+            .collect();
+        assert_eq!(found, expected);
+    }
+}
+
 #[test]
 fn version_1_has_shares_quotas_and_limits_for_both_drivers() {
     let pages = |bytes: &str| {
@@ -172,18 +188,7 @@ fn version_1_has_shares_quotas_and_limits_for_both_drivers() {
         ),
         format!("cpu.shares=2 {none} pids.max=1024"),
     ];
-    for (driver, groups) in [
-        (CgroupDriver::Cgroupfs, CGROUPFS),
-        (CgroupDriver::Systemd, SYSTEMD),
-    ] {
-        let found = lines(&written(driver, &enforcement(CgroupVersion::V1)));
-        let expected: Vec<String> = groups
-            .iter()
-            .zip(&expected)
-            .map(|(group, values)| format!("{group}: {values}"))
-            .collect();
-        assert_eq!(found, expected);
-    }
+    hold_for_both_drivers(CgroupVersion::V1, &expected);
 }
 
 #[test]
@@ -203,18 +208,7 @@ fn version_2_has_weights_and_limits_for_both_drivers() {
         format!("cpu.max=200000 100000 cpu.weight=39 {none} memory.max=3145728 pids.max=1024"),
         format!("cpu.weight=1 {none} pids.max=1024"),
     ];
-    for (driver, groups) in [
-        (CgroupDriver::Cgroupfs, CGROUPFS),
-        (CgroupDriver::Systemd, SYSTEMD),
-    ] {
-        let found = lines(&written(driver, &enforcement(CgroupVersion::V2)));
-        let expected: Vec<String> = groups
-            .iter()
-            .zip(&expected)
-            .map(|(group, values)| format!("{group}: {values}"))
-            .collect();
-        assert_eq!(found, expected);
-    }
+    hold_for_both_drivers(CgroupVersion::V2, &expected);
 }
 
 #[test]

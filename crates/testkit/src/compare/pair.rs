@@ -27,23 +27,11 @@ pub struct Pair {
 impl Pair {
     /// `name` is the beginning of the nodes' names.
     pub fn make(lab: &Lab, name: &str, second: Second) -> Result<Self> {
-        let (second, letter) = match second {
-            Second::Ferrolet => (Agent::Ferrolet, "o"),
-            Second::Upstream => (Agent::Upstream, "v"),
-        };
-        let start = |letter: &str, agent: Agent| -> Result<Node> {
+        let nodes = both(second, |letter, agent| {
             let node = lab.node(&format!("{name}-{letter}"), Runtime::Containerd2)?;
             node.start_agent(agent, "", &[])?;
             node.wait_ready(READY)?;
             Ok(node)
-        };
-        let nodes = thread::scope(|scope| {
-            let second = scope.spawn(|| start(letter, second));
-            let first = start("u", Agent::Upstream);
-            let second = second
-                .join()
-                .map_err(|_| anyhow!("a thread has panicked"))?;
-            anyhow::Ok([first?, second?])
         })?;
         Ok(Self {
             lab: lab.clone(),
@@ -55,4 +43,24 @@ impl Pair {
     pub fn remove(self) -> Result<()> {
         self.nodes.into_iter().try_for_each(Node::remove)
     }
+}
+
+/// Starts upstream's node and the second one at the same time, each under a letter of
+/// its own.
+pub(crate) fn both<T: Send>(
+    second: Second,
+    start: impl Fn(&str, Agent) -> Result<T> + Sync,
+) -> Result<[T; 2]> {
+    let (second, letter) = match second {
+        Second::Ferrolet => (Agent::Ferrolet, "o"),
+        Second::Upstream => (Agent::Upstream, "v"),
+    };
+    thread::scope(|scope| {
+        let second = scope.spawn(|| start(letter, second));
+        let first = start("u", Agent::Upstream);
+        let second = second
+            .join()
+            .map_err(|_| anyhow!("a thread has panicked"))?;
+        Ok([first?, second?])
+    })
 }

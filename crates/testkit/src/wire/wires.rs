@@ -3,13 +3,12 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 use super::spec::Written;
-use crate::compare::Second;
+use crate::compare::{Second, both};
 use crate::lab::{Agent, FERROLET, Lab, Node, Runtime, Spec as Program};
 use crate::wait;
 
@@ -50,23 +49,11 @@ pub(super) struct WiredNode {
 impl Wires {
     /// `name` is the beginning of the nodes' names, which are of one length.
     pub fn make(lab: &Lab, name: &str, second: Second) -> Result<Self> {
-        let (second, letter) = match second {
-            Second::Ferrolet => (Agent::Ferrolet, "o"),
-            Second::Upstream => (Agent::Upstream, "v"),
-        };
-        let start = |letter: &str, agent: Agent| -> Result<WiredNode> {
+        let nodes = both(second, |letter, agent| {
             let node = lab.node(&format!("{name}-{letter}"), Runtime::Containerd2)?;
             let node = WiredNode { node };
             node.start(agent)?;
             Ok(node)
-        };
-        let nodes = thread::scope(|scope| {
-            let second = scope.spawn(|| start(letter, second));
-            let first = start("u", Agent::Upstream);
-            let second = second
-                .join()
-                .map_err(|_| anyhow!("a thread has panicked"))?;
-            anyhow::Ok([first?, second?])
         })?;
         Ok(Self {
             lab: lab.clone(),
