@@ -6,4 +6,5 @@
 //! our crates work inside. The tests are in `shared_lab`,
 //! `config_differential` (upstream's program and ours on the same input),
 //! `identity_live` (our way to the API server as a library: only there can
-//! requests and connections be counted) and `lab_itself`.
+//! requests and connections be counted) and `lab_itself`. Without a lab: `pod_loop`,
+//! `machine`, and `embedded` (our agent on our own API server).

@@ -6,42 +6,39 @@
 //! own is counted, and here every task.
 
 use std::fs;
-use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use agent::{Access, AgentError, Config, Membership, Place, PodFlags, PodsConfig, Rates, Seams};
+use agent::{Access, AgentError, Config, Membership, Place, Rates};
 use anyhow::{Context, Result, anyhow};
 use api::transport::{LaneOptions, Limits as RateLimits};
-use config::flags::CommandLine;
-use config::load;
 use http::StatusCode;
-use identity::client::{Dial, Wanted};
-use images::records::Records;
+use identity::client::Wanted;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use node::addresses::{Identity, NodeIp};
-use node::allocatable::Reservations;
-use node::capacity::PodLimit;
-use node::config::{Registration, ResourceConfig, Timing};
-use prometheus::Registry;
-use resources::garbage::Limits;
-use sim::{Faults, Machine};
+use node::config::Timing;
 use tempfile::TempDir;
-use testkit::lab::{KUBERNETES, Lab};
+use testkit::lab::Lab;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::control_plane::{Swept, unique};
 use crate::fault::{Fault, FaultyWay};
+use crate::in_process::{node_config, pods_config, seams};
 use crate::node::{LiveNode, options};
 use crate::outage::{Held, Outage, RATE, Sufferer};
 
 const BURST: u32 = 100;
+
+const TIMING: Timing = Timing {
+    update: Duration::from_secs(10),
+    // Every look is told.
+    report: Duration::from_secs(5),
+    lease: Duration::from_secs(40),
+};
 
 /// For each fault a node of its own, all at the same time.
 pub(crate) fn afflict<'a>(lab: &Lab, outage: impl Fn(&str) -> Outage<'a>) -> Result<()> {
@@ -133,11 +130,12 @@ impl AfflictedNode {
                     events: limits,
                 },
             },
-            node: node_config(&name, directory),
+            node: node_config(&name, directory, TIMING),
         };
         let config = Config {
             place: Place::Cluster(Box::new(membership)),
             serving: None,
+            door: None,
             healthz: None,
             pods: pods_config()?,
         };
@@ -146,7 +144,7 @@ impl AfflictedNode {
             .enable_all()
             .build()?;
         let inside = runtime.enter();
-        let seams = seams(&name);
+        let (seams, _) = seams(&name, options());
         drop(inside);
         let shutdown = CancellationToken::new();
         let (started, _) = oneshot::channel();
@@ -197,80 +195,4 @@ fn kubeconfig_of(way: &FaultyWay, authority: &Path) -> String {
         "current-context": "way",
     })
     .to_string()
-}
-
-fn node_config(name: &str, directory: &Path) -> node::Config {
-    node::Config {
-        identity: Identity {
-            node_name: name.to_owned(),
-            hostname: name.to_owned(),
-            node_ip: NodeIp::Unset,
-            external_cloud: false,
-        },
-        registration: Registration {
-            wanted: true,
-            attach_detach: true,
-            ..Registration::default()
-        },
-        resources: ResourceConfig {
-            pods: PodLimit {
-                most: 110,
-                per_core: 0,
-            },
-            reservations: Reservations::default(),
-            tell_storage: true,
-            root_directory: directory.to_owned(),
-        },
-        timing: Timing {
-            update: Duration::from_secs(10),
-            // Every look is told.
-            report: Duration::from_secs(5),
-            lease: Duration::from_secs(40),
-        },
-        kubelet_version: KUBERNETES.to_owned(),
-        port: 10_250,
-        most_images: Some(50),
-        declared_features: Vec::new(),
-    }
-}
-
-/// As a kubelet without any configuration.
-fn pods_config() -> Result<PodsConfig> {
-    let line = CommandLine::parse(&[]).map_err(|error| anyhow!("{error}"))?;
-    let loaded = load::resolve(&line, Path::new("/")).map_err(|error| anyhow!("{error}"))?;
-    let flags = PodFlags {
-        root_directory: "/var/lib/kubelet".into(),
-        home: None,
-        working: None,
-        kernel: "6.12".to_owned(),
-        cpus: 2,
-        records: Arc::new(Records::in_memory()),
-        plugins: None,
-        garbage: Limits::default(),
-        zone: TimeZone::UTC,
-    };
-    let pods = PodsConfig::from_settings(&loaded.settings, &loaded.gates, &flags)?;
-    Ok(pods)
-}
-
-/// To be called inside the agent's runtime.
-fn seams(name: &str) -> Seams {
-    let options = options();
-    let dialed = options.clone();
-    let dial: Dial = Arc::new(move |_| Ok(dialed.clone()));
-    let address = IpAddr::from([198, 18, 0, 1]);
-    let machine = Arc::new(Machine::new(name, Arc::default(), address));
-    let healthy = watch::channel(Faults::default()).1;
-    let runtime = sim::Runtime::new(Arc::default(), options.clock.clone(), healthy);
-    let runtime = Arc::new(runtime);
-    Seams {
-        options,
-        dial,
-        storage: machine.clone(),
-        host: machine,
-        net: runtime.clone(),
-        runtime,
-        registry: Registry::new(),
-        process_id: std::process::id(),
-    }
 }

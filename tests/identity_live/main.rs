@@ -21,6 +21,8 @@ mod control_plane;
 mod fault;
 mod figures;
 mod first_request;
+#[path = "../in_process.rs"]
+mod in_process;
 mod load;
 mod many_watches;
 mod node;

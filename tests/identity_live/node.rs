@@ -1,7 +1,6 @@
 //! A node as the API server sees it: an identity from a bootstrap token, kept
 //! fresh, and connections that carry it. Wired as the agent does.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use api::kubeconfig::{Kubeconfig, Surroundings};
-use api::metrics::ClientMetrics;
+use api::kubeconfig::Kubeconfig;
 use api::transport::{Credentials, Lane, LaneOptions, Limits, Options, Transport};
 use identity::client::{Dial, Establish, Wanted};
 use identity::keeper::{Findings, GaveUp, Outlet};
@@ -18,11 +16,12 @@ use identity::metrics::KeeperMetrics;
 use identity::request::Purpose;
 use jiff::tz::TimeZone;
 use linux::SystemClock;
-use rustls::crypto::ring;
 use tempfile::TempDir;
 use testkit::lab::Lab;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::in_process;
 
 const FIRST_CERTIFICATE: Duration = Duration::from_secs(30);
 
@@ -104,18 +103,7 @@ impl LiveNode {
 
 /// What every transport here is given.
 pub(crate) fn options() -> Options {
-    Options {
-        clock: Arc::new(SystemClock::start()),
-        provider: Arc::new(ring::default_provider()),
-        user_agent: "ferrolet-identity-live".to_owned(),
-        surroundings: Surroundings {
-            environment: BTreeMap::new(),
-            terminal: false,
-            timeout: Duration::from_secs(60),
-        },
-        environment_proxy: None,
-        metrics: ClientMetrics::new(),
-    }
+    in_process::options(Arc::new(SystemClock::start()))
 }
 
 /// A transport that is what its kubeconfig says. To be called inside a runtime.

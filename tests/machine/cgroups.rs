@@ -74,6 +74,7 @@ fn written(
         layout.clone(),
         enforcement.clone(),
         PROCESSES,
+        Arc::default(),
     )
     .unwrap();
     let allocatable =

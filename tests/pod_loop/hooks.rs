@@ -184,3 +184,16 @@ fn a_first_hook_does_not_keep_a_pod_from_ending() {
         assert_eq!(stops(&calls), [("c0", 0, 3)], "{hook:?}");
     }
 }
+
+#[test]
+fn a_pod_that_nobody_knows_any_more_ends_without_its_hook() {
+    // As upstream: of such a pod only the names of its containers are known.
+    let events = [
+        (THEN, Event::Restart { away: 5, late: 0 }),
+        (THEN + 2, Event::Vanish(0)),
+    ];
+    let calls = play(|story| story.pre_stop = Hook::Runs(1), &events);
+    assert_eq!(when(&calls, Act::Exec, "c0"), [0; 0]);
+    let graces: Vec<i64> = stops(&calls).iter().map(|(.., grace)| *grace).collect();
+    assert_eq!(graces, [2]);
+}

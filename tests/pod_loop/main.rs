@@ -13,13 +13,17 @@
     reason = "what a test stands on works, or the test fails"
 )]
 
+mod downward;
+mod figures;
 mod hooks;
 mod node;
+mod probes;
 mod resizes;
 mod runtime;
 mod scenes;
 mod script;
 mod story;
+mod told;
 
 use std::time::Duration;
 
@@ -237,7 +241,8 @@ async fn quiet(played: &Played) -> Result<(), TestCaseError> {
             Vec::new()
         };
         let loops = |act: Act, name: &str| {
-            let fits = matches!(act, Act::Create | Act::Start);
+            // The dead before the last go with each start.
+            let fits = matches!(act, Act::Create | Act::Start | Act::Remove);
             fits && looping.iter().any(|one| one == name)
         };
         let mut own: Vec<_> = calls.iter().filter(|call| call.uid == *uid).collect();

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use api::events::Recorder;
 use images::Images;
 use images::credentials::{NodeFiles, Places};
 use images::records::Records;
 use jiff::Timestamp;
 use pleg::{Observations, Pleg};
+use probes::{Means, Prober, Probes};
 use resources::garbage::{self, Wanted};
 use resources::linux::Swap;
 use resources::users::UsersConfig;
@@ -19,7 +21,8 @@ use resources::{
     Amounts, CgroupDriver, CgroupName, Enforcement, Layout as CgroupLayout, PodCgroups, PodUsers,
 };
 use seams::host::CgroupVersion;
-use seams::{Clock as _, SharedClock, Storage as _};
+use seams::runtime::Counted;
+use seams::{Clock as _, SharedClock, SharedRuntime, Storage as _};
 use serde_json::json;
 use sim::{Faults, Machine, MachineShape, RuntimeShape};
 use status::Reports;
@@ -29,14 +32,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use types::PodUid;
 use types::desired::Desired;
-use volumes::{Allocatable, Layout, Objects, Volumes};
+use types::figures::{Boards, Shown};
+use volumes::{Allocatable, InUse, Layout, Objects, Volumes};
 use workers::allocation::actuated::{StateFile, restore};
 use workers::allocation::checkpoint::{self, Entries};
 use workers::{Actuated, Crew, Foundations, Hooks, NodeView, Settings, Telling, Turns};
 
 use crate::runtime::Watched;
+use crate::told::Told;
 
-const ROOT: &str = "/var/lib/kubelet";
+pub(crate) const ROOT: &str = "/var/lib/kubelet";
 const LOGS: &str = "/var/log/pods";
 /// 2026.
 const START: Duration = Duration::from_secs(1_770_000_000);
@@ -45,7 +50,13 @@ pub(crate) struct Node {
     pub(crate) clock: Arc<TokioClock>,
     pub(crate) runtime: Arc<Watched>,
     pub(crate) faults: watch::Sender<Faults>,
-    machine: Arc<Machine>,
+    pub(crate) told: Told,
+    pub(crate) figures: Boards,
+    /// As its workers see it.
+    pub(crate) view: watch::Sender<Arc<NodeView>>,
+    /// `cgroupsPerQOS`.
+    pub(crate) with_cgroups: bool,
+    pub(crate) machine: Arc<Machine>,
     agent: Option<Agent>,
 }
 
@@ -73,6 +84,10 @@ impl Node {
             )),
             clock,
             faults,
+            told: Told::default(),
+            figures: Boards::default(),
+            view: watch::channel(Arc::new(view("32"))).0,
+            with_cgroups: true,
             agent: None,
         }
     }
@@ -80,21 +95,32 @@ impl Node {
     pub(crate) fn begin(&mut self) {
         let (desired, seen) = watch::channel(Desired::default());
         let clock: SharedClock = self.clock.clone();
-        let (pleg, observations) = Pleg::new(self.runtime.clone(), clock);
+        let figures = &self.figures.node;
+        let runtime = Counted::new(self.runtime.clone(), clock.clone(), figures);
+        let runtime: SharedRuntime = Arc::new(runtime);
+        let (pleg, observations) = Pleg::new(runtime.clone(), clock, figures);
         let (wanted, wanted_seen) = watch::channel(Arc::new(Wanted::default()));
         let (allocated, allocations) = self.restored(checkpoint::ALLOCATED);
+        let clock: SharedClock = self.clock.clone();
+        let means = Means::new(self.runtime.clone(), self.runtime.clone(), clock);
+        let (asking, probes) = Prober::new(means, None, &self.figures);
+        let (recorder, recording) = Recorder::new("n1", self.told.client(), self.clock.clone());
         let crew = Crew {
-            on: Arc::new(self.foundations(observations)),
+            on: Arc::new(self.foundations(runtime, observations, probes, recorder)),
+
             desired: seen,
             wanted,
             ending: watch::channel(BTreeSet::new()).0,
             allocated,
             allocations,
+            pulse: types::served::Pulse::default(),
         };
         let mut tasks = JoinSet::new();
         // They end by being dropped, like a process that is killed.
         tasks.spawn(pleg.run(CancellationToken::new()));
+        tasks.spawn(asking.run(CancellationToken::new()));
         tasks.spawn(crew.run(CancellationToken::new()));
+        tasks.spawn(recording.run(CancellationToken::new()));
         self.agent = Some(Agent {
             desired,
             wanted: wanted_seen,
@@ -145,29 +171,44 @@ impl Node {
     }
 
     pub(crate) fn has_cgroup(&self, uid: &str) -> bool {
-        let groups = self.cgroups().list().unwrap();
+        let groups = self.cgroups(Arc::default()).list().unwrap();
         groups.contains_key(&PodUid::new(uid))
+    }
+
+    /// As if the pod had been begun where its cgroup had another name.
+    pub(crate) async fn lose_cgroup(&self, uid: &str) {
+        let lost = self
+            .cgroups(Arc::default())
+            .remove_any(&PodUid::new(uid))
+            .await;
+        lost.unwrap();
     }
 
     /// What a file of a pod's cgroup has in it.
     pub(crate) fn in_cgroup(&self, uid: &str, file: &str) -> Option<String> {
-        let groups = self.cgroups().list().unwrap();
+        let groups = self.cgroups(Arc::default()).list().unwrap();
         let group = groups.get(&PodUid::new(uid))?;
         let layout = CgroupLayout::new(CgroupDriver::Cgroupfs, &CgroupName::parse("/").unwrap());
         let path = layout.path(&group.name);
         self.machine.cgroup(&path)?.get(file).cloned()
     }
 
-    fn cgroups(&self) -> PodCgroups {
+    fn cgroups(&self, metrics: Arc<resources::Metrics>) -> PodCgroups {
         let layout = CgroupLayout::new(CgroupDriver::Cgroupfs, &CgroupName::parse("/").unwrap());
         let (host, clock) = (self.machine.clone(), self.clock.clone());
-        PodCgroups::new(host, clock, layout, enforcement(), -1).unwrap()
+        PodCgroups::new(host, clock, layout, enforcement(), -1, metrics).unwrap()
     }
 
-    fn foundations(&self, observations: Observations) -> Foundations {
+    fn foundations(
+        &self,
+        runtime: SharedRuntime,
+        observations: Observations,
+        probes: Probes,
+        recorder: Recorder,
+    ) -> Foundations {
         let clock: SharedClock = self.clock.clone();
         let layout = Layout::new(PathBuf::from(ROOT));
-        let cgroups = self.cgroups();
+        let cgroups = self.cgroups(self.hung());
         cgroups.set_up(&Amounts::new()).unwrap();
         let volumes = Volumes::new(volumes::Foundations {
             layout: layout.clone(),
@@ -175,16 +216,18 @@ impl Node {
             clock: clock.clone(),
             objects: Objects::Standalone,
             allocatable: watch::channel(Arc::new(Allocatable::default())).1,
+            in_use: InUse::new(watch::channel(None).0),
+            metrics: volumes::Metrics::new(&self.figures.node),
         });
         Foundations {
             settings: self.settings(layout),
-            runtime: self.runtime.clone(),
+            runtime,
             host: self.machine.clone(),
             storage: self.machine.clone(),
             observations,
             images: self.images(),
             volumes,
-            cgroups: Some(cgroups),
+            cgroups: self.with_cgroups.then_some(cgroups),
             enforcement: enforcement(),
             users: self.users(),
             actuated: {
@@ -192,14 +235,23 @@ impl Node {
                 Actuated::new(entries, file)
             },
             reports: Reports::default(),
-            telling: Telling::new(None),
+            telling: Telling::new(Some(recorder)),
             objects: None,
             services: watch::channel(Some(Arc::default())).1,
-            node: watch::channel(Arc::new(view())).1,
+            node: self.view.subscribe(),
             turns: Turns::new(4),
             hooks: Hooks::new(self.runtime.clone(), self.runtime.clone(), clock.clone()),
+            probes,
+            metrics: self.hung(),
             clock,
         }
+    }
+
+    /// Figures of some kind, on the node's board.
+    fn hung<T: Default + Shown + 'static>(&self) -> Arc<T> {
+        let metrics = Arc::<T>::default();
+        self.figures.node.hang(metrics.clone());
+        metrics
     }
 
     fn users(&self) -> PodUsers {
@@ -238,6 +290,7 @@ impl Node {
             node_files: NodeFiles::new(host, clock, places),
             records: Arc::new(Records::in_memory()),
             plugins: None,
+            metrics: self.hung(),
         };
         Images::new(config, parts)
     }
@@ -262,10 +315,11 @@ impl Node {
             },
             own_policies: workers::OwnPolicies::default(),
             resize: workers::admission::ResizeRules::default(),
-            longest_backoff: Duration::from_secs(300),
+            backoff: workers::backoff::Pace::default(),
             resync: Duration::from_secs(60),
             started: Timestamp::try_from(self.clock.now()).unwrap(),
             stop_signals: false,
+            dead_kept: Some(1),
         }
     }
 }
@@ -283,11 +337,12 @@ fn enforcement() -> Enforcement {
     }
 }
 
-fn view() -> NodeView {
+/// A node with so many CPUs.
+pub(crate) fn view(cpus: &str) -> NodeView {
     let node = json!({
         "metadata": { "name": "n1", "labels": { "kubernetes.io/os": "linux" } },
         "status": { "allocatable": {
-            "cpu": "32", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110",
+            "cpu": cpus, "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110",
         } },
     });
     NodeView {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sim::Machine;
 use workers::allocation::actuated::restore;
 
+use crate::node::view;
 use crate::runtime::{Act, Meddling};
 use crate::scenes::Scene;
 
@@ -67,6 +68,15 @@ async fn a_pod_gets_more_and_less_while_it_runs() {
     scene.pass(600).await;
     assert_eq!(scene.count(Act::Update, "p", "c"), 4);
     assert_eq!(scene.count(Act::Start, "p", "c"), 1);
+    // Each is told of once, when it begins and when it is over.
+    for (reason, words) in [
+        ("ResizeStarted", "Pod resize started: {"),
+        ("ResizeCompleted", "Pod resize completed: {"),
+    ] {
+        let told = scene.node.told.of("p", reason);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|text| text.starts_with(words)), "{told:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,6 +105,8 @@ async fn who_wants_more_than_the_node_has_goes_on_with_what_it_has() {
         .await;
     assert_eq!(given(&scene), (100_000, 1024, GIB));
     assert_eq!(scene.count(Act::Update, "p", "c"), 0);
+    let told = scene.node.told.of("p", "ResizeDeferred");
+    assert_eq!(told.len(), 1, "{told:?}");
     // The next agent has it the same way, and lets the pod go on.
     scene.begin_anew(600).await;
     assert_eq!(given(&scene), (100_000, 1024, GIB));
@@ -117,6 +129,20 @@ async fn who_waits_for_room_gets_it_when_another_pod_ends() {
     assert_eq!(given(&scene).0, 100_000);
     scene.pass(260).await;
     assert_eq!(given(&scene).0, 800_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_room_is_asked_about_every_three_minutes() {
+    let mut scene = Scene::new();
+    let keep = "NotRequired";
+    scene.put("p", &json!({}), &pod("1", "1Gi", keep), 5).await;
+    scene.put("p", &json!({}), &pod("40", "1Gi", keep), 5).await;
+    // Nothing happens to any pod: only the node has more.
+    scene.node.view.send_replace(Arc::new(view("64")));
+    scene.pass(170).await;
+    assert_eq!(given(&scene).0, 100_000);
+    scene.pass(15).await;
+    assert_eq!(given(&scene).0, 4_000_000);
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,10 @@ pub(crate) enum Meddling {
     Late(Duration),
     /// Lists and states are told as they were so long ago.
     Stale(Duration),
+    /// What is stopped is said not to be there.
+    StopsNobody,
+    /// No container can be started, which is said by its id.
+    StartsNothing,
 }
 
 /// A call that changes something.
@@ -76,6 +80,8 @@ struct Book {
     past: VecDeque<(Duration, Arc<Snapshot>)>,
     meddling: Meddling,
     turn: u64,
+    /// In which cgroup each pod's sandbox was to be.
+    parents: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
@@ -104,6 +110,11 @@ impl Watched {
 
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.book().calls.clone()
+    }
+
+    /// In which cgroup a pod's sandbox was to be.
+    pub(crate) fn parent(&self, uid: &str) -> Option<String> {
+        self.book().parents.get(uid).cloned()
     }
 
     pub(crate) fn violations(&self) -> Vec<String> {
@@ -240,6 +251,9 @@ impl Watched {
             match meddling {
                 Meddling::FailsAfter(one_in) if fails(one_in) => return failed(),
                 Meddling::Late(delay) => self.clock.sleep(delay).await,
+                Meddling::StopsNobody if call.starts_with("Stop") => {
+                    return Err(RuntimeError::new(call, Code::NotFound, "not found"));
+                }
                 _ => {}
             }
             answer
@@ -359,6 +373,8 @@ impl seams::Runtime for Watched {
     ) -> Answer<'_, cri::RunPodSandboxResponse> {
         let config = request.config.as_ref().unwrap();
         let owner = (config.labels[POD_UID].clone(), String::new());
+        let parent = config.linux.clone().unwrap_or_default().cgroup_parent;
+        self.book().parents.insert(owner.0.clone(), parent);
         self.book().calls.push(Call {
             at: self.clock.uptime(),
             act: Act::RunSandbox,
@@ -449,6 +465,11 @@ impl seams::Runtime for Watched {
         request: cri::StartContainerRequest,
     ) -> Answer<'_, cri::StartContainerResponse> {
         self.note(Act::Start, &request.container_id);
+        if self.book().meddling == Meddling::StartsNothing {
+            let message = format!("cannot start {}: no such file", request.container_id);
+            let error = RuntimeError::new("StartContainer", Code::Unknown, message);
+            return Box::pin(async move { Err(error) });
+        }
         let started = self.inner.start_container(request);
         self.answer("StartContainer", true, started, nothing)
     }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use types::PodUid;
 use types::desired::{Desired, DesiredPod, Source};
+use workers::NodeView;
 
-use crate::node::Node;
+use crate::node::{Node, view};
 use crate::runtime::{Act, Meddling, Snapshot};
 
 /// A node, and what its source has.
@@ -18,7 +20,10 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        let mut node = Node::new();
+        Self::on(Node::new())
+    }
+
+    pub(crate) fn on(mut node: Node) -> Self {
         node.begin();
         let desired = Desired {
             ready: true,
@@ -47,6 +52,22 @@ impl Scene {
         self.desired.pods.insert(PodUid::new(uid), pod);
         self.node.tell(self.desired.clone());
         self.pass(seconds).await;
+    }
+
+    /// Gives a pod these labels, and lets some time pass.
+    pub(crate) async fn label(&mut self, uid: &str, labels: &Value, seconds: u64) {
+        let known = self.desired.pods.get_mut(&PodUid::new(uid)).unwrap();
+        let mut pod = Pod::clone(&known.pod);
+        pod.metadata.labels = Some(serde_json::from_value(labels.clone()).unwrap());
+        known.pod = Arc::new(pod);
+        self.node.tell(self.desired.clone());
+        self.pass(seconds).await;
+    }
+
+    /// Nobody wants a pod any more.
+    pub(crate) fn take_away(&mut self, uid: &str) {
+        self.desired.pods.remove(&PodUid::new(uid));
+        self.node.tell(self.desired.clone());
     }
 
     /// The agent dies, and another begins.
@@ -116,6 +137,21 @@ async fn a_critical_pod_does_not_wait_for_ever_for_one_that_does_not_end() {
     scene.pass(4).await;
     assert!(scene.count(Act::RunSandbox, "high", "") > 0);
     assert!(scene.look().is_running("low"));
+    // Others are told why, and what is the matter.
+    let told = |reason| scene.node.told.of("low", reason);
+    assert_eq!(
+        told("Preempting"),
+        ["Preempted in order to admit critical pod"]
+    );
+    let late = "Container runtime did not kill the pod within specified grace period.";
+    assert_eq!(told("ExceededGracePeriod"), [late]);
+    let failed = told("FailedKillPod");
+    for part in [
+        "error killing pod: [failed to \"KillContainer\" for \"c\" with KillContainerError: ",
+        "failed to \"KillPodSandbox\" for \"low\" with KillPodSandboxError: ",
+    ] {
+        assert!(failed.iter().any(|text| text.contains(part)), "{failed:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,6 +184,9 @@ async fn all_containers_begin_anew_in_the_sandbox_that_there_is() {
             assert_eq!(scene.count(Act::Remove, "p", name), round - 1, "{name}");
         }
         assert_eq!(scene.count(Act::Stop, "p", "side"), round - 1);
+        let calls = scene.node.runtime.calls();
+        let mut stops = calls.iter().filter(|call| call.act == Act::Stop);
+        assert!(stops.all(|call| call.grace == 2), "{calls:?}");
         scene.pass(12).await;
     }
     assert_eq!(scene.count(Act::RunSandbox, "p", ""), 1);
@@ -174,4 +213,167 @@ async fn a_container_that_is_added_is_started_once() {
     assert!(scene.look().running("p", "e").is_empty());
     assert_eq!(scene.count(Act::Start, "p", "e"), 1);
     assert_eq!(scene.count(Act::Start, "p", "c"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_runs_outside_its_cgroup_begins_anew_inside() {
+    let mut scene = Scene::new();
+    scene.put("p", &json!({}), &greedy(5), 5).await;
+    scene.node.lose_cgroup("p").await;
+    scene.begin_anew(60).await;
+    assert!(scene.node.has_cgroup("p") && scene.look().is_running("p"));
+    assert_eq!(scene.count(Act::Start, "p", "c"), 2);
+    scene.begin_anew(600).await;
+    assert_eq!(scene.count(Act::Start, "p", "c"), 2);
+    // One that is not begun twice is over.
+    let mut once = greedy(5);
+    once["restartPolicy"] = json!("Never");
+    once["containers"][0]["resources"] = json!({});
+    scene.put("once", &json!({}), &once, 5).await;
+    scene.node.lose_cgroup("once").await;
+    scene.begin_anew(60).await;
+    assert!(!scene.look().is_running("once") && !scene.node.has_cgroup("once"));
+    assert_eq!(scene.count(Act::Start, "once", "c"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_pods_that_are_over_is_removed_when_nobody_waits() {
+    let mut scene = Scene::new();
+    let spec = json!({
+        "containers": [{ "name": "c", "image": "i:1", "imagePullPolicy": "IfNotPresent" }],
+    });
+    let old = |number: u32| format!("old-{number}");
+    for number in 0..4 {
+        scene.put(&old(number), &json!({}), &spec, 5).await;
+    }
+    // A runtime that takes its time has more to do than it can at once.
+    let second = Duration::from_secs(1);
+    scene.node.runtime.meddle(Meddling::Late(second));
+    for number in 0..4 {
+        scene.take_away(&old(number));
+    }
+    for number in 0..40 {
+        let new = format!("new-{number}");
+        scene.put(&new, &json!({}), &spec, 0).await;
+    }
+    scene.pass(300).await;
+    let calls = scene.node.runtime.calls();
+    let is = |call: &crate::runtime::Call, act, kind: &str| {
+        call.act == act && call.uid.starts_with(kind)
+    };
+    let begun = calls
+        .iter()
+        .rposition(|call| is(call, Act::RunSandbox, "new-"));
+    let removed = calls.iter().position(|call| is(call, Act::Remove, "old-"));
+    assert!(begun.is_some() && removed.is_some());
+    assert!(begun < removed, "{begun:?} {removed:?}");
+    assert!((0..4).all(|number| !scene.look().has(&old(number))));
+}
+
+/// One container that runs on.
+fn plain() -> Value {
+    json!({
+        "containers": [{ "name": "c", "image": "i:1", "imagePullPolicy": "IfNotPresent" }],
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_cgroup_cannot_be_made_waits_and_says_so() {
+    let mut scene = Scene::new();
+    scene.node.machine.refuse_cgroups(true);
+    scene.put("p", &json!({}), &plain(), 5).await;
+    let told = scene.node.told.of("p", "FailedCreatePodContainer");
+    let words = "unable to ensure pod container exists: ";
+    assert!(!told.is_empty(), "nobody was told");
+    assert!(told.iter().all(|text| text.starts_with(words)), "{told:?}");
+    assert!(!scene.look().has("p"));
+    scene.node.machine.refuse_cgroups(false);
+    scene.pass(20).await;
+    assert!(scene.look().is_running("p") && scene.node.has_cgroup("p"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_has_no_cgroup_of_its_pod_where_pods_have_none() {
+    let mut scene = Scene::new();
+    scene.put("p", &json!({}), &plain(), 5).await;
+    let parent = scene.node.runtime.parent("p").unwrap();
+    assert_eq!(parent, "/kubepods/besteffort/podp");
+    let mut node = Node::new();
+    node.with_cgroups = false;
+    let mut scene = Scene::on(node);
+    scene.put("p", &json!({}), &plain(), 5).await;
+    assert_eq!(scene.node.runtime.parent("p").as_deref(), Some(""));
+    assert!(scene.look().is_running("p") && !scene.node.has_cgroup("p"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_when_it_is_stopped_has_ended() {
+    let mut scene = Scene::new();
+    scene.put("p", &json!({}), &plain(), 5).await;
+    scene.node.runtime.meddle(Meddling::StopsNobody);
+    scene.take_away("p");
+    scene.pass(60).await;
+    assert!(!scene.look().has("p"));
+    assert_eq!(scene.count(Act::Stop, "p", "c"), 1);
+    assert_eq!(scene.node.told.of("p", "FailedKillPod"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_are_told_of_containers_by_their_names() {
+    let mut scene = Scene::new();
+    scene.node.runtime.meddle(Meddling::StartsNothing);
+    scene.put("p", &json!({}), &plain(), 5).await;
+    let told = scene.node.told.of("p", "Failed");
+    assert_eq!(told, ["Error: cannot start c: no such file"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_tried_again_after_ten_seconds_and_half_as_many_more() {
+    let mut scene = Scene::new();
+    scene.node.runtime.meddle(Meddling::FailsBefore(1));
+    scene.put("p", &json!({}), &plain(), 100).await;
+    let tries = scene.count(Act::RunSandbox, "p", "");
+    // The first at once; then pauses of ten to fifteen seconds.
+    assert!((7..=11).contains(&tries), "{tries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_a_network_is_looked_at_again_each_second() {
+    let mut scene = Scene::new();
+    let away = NodeView {
+        network_problem: Some("no plugin".to_owned()),
+        ..view("32")
+    };
+    scene.node.view.send_replace(Arc::new(away));
+    scene.put("p", &json!({}), &plain(), 12).await;
+    assert!(!scene.look().has("p"));
+    let words = "network is not ready: no plugin";
+    assert_eq!(scene.node.told.of("p", "NetworkNotReady"), [words]);
+    let looks = scene.node.told.most();
+    assert!((8..=13).contains(&looks), "{looks}");
+    scene.node.view.send_replace(Arc::new(view("32")));
+    scene.pass(2).await;
+    assert!(scene.look().is_running("p"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_container_that_crashes_only_the_last_is_kept() {
+    let mut scene = Scene::new();
+    let notes = json!({
+        "sim.ferrolet.dev/run-time.c": "1s", "sim.ferrolet.dev/exit-code.c": "3",
+        "sim.ferrolet.dev/run-time.i": "1s", "sim.ferrolet.dev/exit-code.i": "3",
+    });
+    scene.put("p", &notes, &plain(), 40).await;
+    let mut first = plain();
+    first["initContainers"] =
+        json!([{ "name": "i", "image": "i:1", "imagePullPolicy": "IfNotPresent" }]);
+    scene.put("q", &notes, &first, 40).await;
+    scene.pass(200).await;
+    for (pod, name) in [("p", "c"), ("q", "i")] {
+        let starts = scene.count(Act::Start, pod, name);
+        assert!(starts >= 4, "{pod}: {starts}");
+        // The last two: one may have ended since the other took its place.
+        assert_eq!(scene.count(Act::Remove, pod, name), starts - 2, "{pod}");
+        assert_eq!(scene.look().containers_of(pod).len(), 2, "{pod}");
+    }
 }

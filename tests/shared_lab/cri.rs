@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::cri::start::{cgroup_driver, check};
 use ::cri::{Client, Config};
 use anyhow::{Context, Result};
 use linux::SystemClock;
@@ -11,6 +10,7 @@ use seams::cri::{
     CgroupDriver, ImageFsInfoRequest, ImageSpec, ImageStatusRequest, ListImagesRequest,
     RuntimeConfigRequest, StatusRequest, StatusResponse,
 };
+use seams::start::{cgroup_driver, check};
 use seams::{Runtime as _, SharedClock};
 use testkit::lab::{Lab, Node, Runtime};
 use testkit::wait;
@@ -19,7 +19,7 @@ use testkit::wait;
 fn containerd_2_answers_with_its_handlers_features_and_cgroup_driver() -> Result<()> {
     let node = Lab::shared()?.node("cri-ctd2", Runtime::Containerd2)?;
     block_on(async {
-        let (client, clock) = client_of(&node)?;
+        let (client, _) = client_of(&node)?;
         let version = check(&client).await?;
         assert_eq!(version.runtime_name, "containerd");
         assert!(version.runtime_version.contains("2."), "{version:?}");
@@ -35,7 +35,7 @@ fn containerd_2_answers_with_its_handlers_features_and_cgroup_driver() -> Result
                 .is_some_and(|f| f.supplemental_groups_policy)
         );
 
-        let driver = cgroup_driver(&client, &*clock).await?;
+        let driver = cgroup_driver(&client).await?;
         assert_eq!(driver, Some(CgroupDriver::Cgroupfs));
         images(&client).await
     })?;
@@ -46,7 +46,7 @@ fn containerd_2_answers_with_its_handlers_features_and_cgroup_driver() -> Result
 fn containerd_1_6_answers_and_leaves_the_cgroup_driver_to_the_node() -> Result<()> {
     let node = Lab::shared()?.node("cri-ctd16", Runtime::Containerd16)?;
     block_on(async {
-        let (client, clock) = client_of(&node)?;
+        let (client, _) = client_of(&node)?;
         let version = check(&client).await?;
         assert!(version.runtime_version.contains("1.6."), "{version:?}");
 
@@ -57,7 +57,7 @@ fn containerd_1_6_answers_and_leaves_the_cgroup_driver_to_the_node() -> Result<(
         let refusal = client.runtime_config(RuntimeConfigRequest {}).await;
         let error = refusal.err().context("1.6 has RuntimeConfig")?;
         assert!(error.is_unimplemented(), "{error}");
-        assert_eq!(cgroup_driver(&client, &*clock).await?, None);
+        assert_eq!(cgroup_driver(&client).await?, None);
         images(&client).await
     })?;
     node.remove()

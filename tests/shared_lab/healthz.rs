@@ -13,9 +13,7 @@ use testkit::{command, wait};
 const SOON: Duration = Duration::from_secs(30);
 const READY: Duration = Duration::from_secs(60);
 
-/// What an operator or a probe may ask. Not among them, for we differ: paths with
-/// `//` or `..`, which upstream answers with a redirect, and letters of a path
-/// written as `%68`, which it reads.
+/// What an operator or a probe may ask, well written or not.
 const REQUESTS: &[&[&str]] = &[
     &["/healthz"],
     &["--head", "/healthz"],
@@ -36,6 +34,17 @@ const REQUESTS: &[&[&str]] = &[
     &["/"],
     &["--head", "/nope"],
     &["--header", "Host:", "/healthz"],
+    &["//healthz"],
+    &["//healthz?verbose&x='"],
+    &["--request", "POST", "/healthz//ping/"],
+    &["/nope/../healthz"],
+    &["/nope/.."],
+    &["/./"],
+    &["/%68ealthz"],
+    &["/healthz/%70ing"],
+    &["/healthz%2fping"],
+    &["/%2e%2e/healthz"],
+    &["/%2F/healthz"],
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -77,7 +86,10 @@ fn asked(node: &Node, request: &[&str]) -> Result<Answer> {
     let place = format!("http://127.0.0.1:10248{path}");
     let mut curl = node.machine().command("curl");
     let quiet = ["--silent", "--show-error", "--include", "--max-time", "5"];
-    curl.args(quiet).args(options).arg(place);
+    curl.args(quiet)
+        .arg("--path-as-is")
+        .args(options)
+        .arg(place);
     let said = command::run(&mut curl)?;
     let (head, body) = said.split_once("\r\n\r\n").context("a head")?;
     let (first, headers) = head.split_once("\r\n").context("a status line")?;

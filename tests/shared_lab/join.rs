@@ -19,7 +19,7 @@ const PID_FILE: &str = "/run/ferrolet-kubelet.pid";
 const LAB_FLAGS: [&str; 4] = [
     "--fail-cgroupv1=false",
     "--fail-swap-on=false",
-    "--eviction-hard=memory.available<100Mi,nodefs.available<1%,imagefs.available<1%",
+    "--eviction-hard=memory.available<100Mi,nodefs.available<0%,imagefs.available<0%",
     "--image-gc-high-threshold=100",
 ];
 /// Everything that a join writes, and what the agent makes of it.

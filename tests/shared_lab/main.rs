@@ -12,15 +12,20 @@
 
 mod chaos;
 mod cluster_tools;
-mod compare;
 mod cri;
+mod doctor;
 mod healthz;
 mod heartbeat;
+mod hollow;
 mod identity;
 mod join;
 mod node;
 mod pods;
 mod registry;
+mod server;
 mod sim;
+mod up;
 mod upstream_kubelet;
+mod volume_worlds;
+mod volumes;
 mod wire;

@@ -7,8 +7,10 @@ mod api_away;
 mod hooks;
 mod images;
 mod logs;
+mod probes;
+mod resizes;
 mod runtime_away;
-mod stage;
+pub(crate) mod stage;
 mod statics;
 
 use std::time::Duration;

@@ -83,6 +83,12 @@ fn look_at(crictl: &Crictl, container: &str) -> Result<()> {
     assert_eq!(status["image"]["image"], "registry.example/app:1");
 
     crictl.run(&["exec", "-s", container, "true"])?;
+    // Over streams, with the library that kubectl has.
+    let said = crictl.run(&["exec", container, "echo", "hello", "world"])?;
+    assert_eq!(said, "hello world");
+    let failed = crictl.run(&["exec", container, "sh", "-c", "exit 3"]);
+    let words = format!("{:#}", failed.err().context("it ended well")?);
+    assert!(words.contains("exit code 3"), "{words}");
     wait::until("the log", SOON, || {
         let logs = crictl.run(&["logs", container])?;
         ensure!(logs.contains(LINE), "{logs:?}");
@@ -186,6 +192,9 @@ fn the_upstream_kubelet_runs_twenty_pods_that_do_not_exist_and_deletes_them() ->
         ensure!(logs.trim() == LINE, "{logs:?}");
         Ok(())
     })?;
+
+    let said = pods.kubectl(&["exec", "pod-1", "--", "echo", "hello"])?;
+    assert_eq!(said, "hello\n");
 
     pods.delete()?;
     // The API has forgotten them; the kubelet tidies up behind them.

@@ -1,12 +1,14 @@
 //! `cargo xtask chaos agent`: the agent is killed over and over while pods
-//! come, run and go on its node; the tests kill it a few times. Prints what was
-//! seen.
+//! come, run and go on its node; `cargo xtask chaos volumes`: while their volumes of
+//! every kind are mounted, changed and unmounted; `cargo xtask chaos server`: `ferrolet up`,
+//! while its API server is written to. The tests kill them a few times. Prints what was seen.
 
 use std::time::SystemTime;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use testkit::chaos;
+use testkit::cargo::cargo;
+use testkit::chaos::{self, World};
 
 use crate::agent::Who;
 use crate::bench::in_lab;
@@ -24,13 +26,48 @@ pub(crate) struct Plan {
     agent: Who,
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<()> {
+pub(crate) fn run(plan: &Plan, world: World) -> Result<()> {
     let seed = plan.seed.map_or_else(of_the_moment, Ok)?;
     let kills = usize::try_from(plan.kills)?;
-    println!("== chaos, {kills} kills, seed {seed}");
-    let agent = plan.agent.as_tested();
-    let report = in_lab(|lab| chaos::Plan { agent, kills, seed }.run(lab, "chaos"))?;
+    println!("== chaos of {world:?}, {kills} kills, seed {seed}");
+    let plan = chaos::Plan {
+        agent: plan.agent.as_tested(),
+        kills,
+        seed,
+        world,
+    };
+    let report = in_lab(|lab| plan.run(lab, "chaos"))?;
     println!("{report}");
+    Ok(())
+}
+
+#[derive(Args)]
+pub(crate) struct Kills {
+    /// How often
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..))]
+    kills: u32,
+    /// Of the moments: the same again; left out: others each time
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// The test of every day, with more kills.
+pub(crate) fn server(plan: &Kills) -> Result<()> {
+    let seed = plan.seed.map_or_else(of_the_moment, Ok)?;
+    println!(
+        "== chaos of the API server, {} kills, seed {seed}",
+        plan.kills
+    );
+    let status = cargo()
+        .args(["test", "--locked", "--package", "e2e"])
+        .args(["--test", "embedded", "killed::", "--", "--nocapture"])
+        .env("FERROLET_KILLS", plan.kills.to_string())
+        .env("FERROLET_SEED", seed.to_string())
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("something was lost, or came back too late: see above");
+    }
     Ok(())
 }
 

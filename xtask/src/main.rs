@@ -27,6 +27,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use testkit::chaos::World;
 
 #[derive(Parser)]
 #[command(
@@ -51,7 +52,11 @@ enum Task {
         keep_lab: bool,
     },
     /// Check the rules of this repository: imports, sizes, head comments, READMEs
-    Tidy,
+    Tidy {
+        /// Take the figures of bench/ over into the READMEs first
+        #[arg(long)]
+        figures: bool,
+    },
     /// Run the fuzz targets (needs a nightly toolchain)
     Fuzz {
         /// One of them; left out: all
@@ -85,7 +90,7 @@ enum Task {
         #[command(subcommand)]
         what: Bench,
     },
-    /// Kill a part of a node over and over, and tell what held
+    /// Kill a part of a node or of a cluster over and over, and tell what held
     Chaos {
         #[command(subcommand)]
         what: Chaos,
@@ -111,19 +116,31 @@ enum Bench {
     Fleet(bench::fleet::Plan),
     /// Hollow nodes with pods, in one process (builds a release first)
     Pods(bench::pods::Plan),
+    /// Five hundred simulated containers with two probes each (builds a release first)
+    Probes(bench::probes::Plan),
+    /// A node with a hundred pods that is asked for figures, pods and logs (builds a release first)
+    Server(bench::server::Plan),
+    /// What `probes` runs in a node to compare with
+    #[command(hide = true)]
+    BareProbes(bench::probes::bare::Loop),
 }
 
 #[derive(Subcommand)]
 enum Chaos {
     /// The node's agent, while pods come, run and go
     Agent(chaos::Plan),
+    /// The node's agent, while volumes of every kind are mounted, changed and unmounted
+    Volumes(chaos::Plan),
+    /// `ferrolet up`, while people write to its API server (needs no lab)
+    Server(chaos::Kills),
 }
 
 fn main() -> ExitCode {
     let done = |result: Result<()>| result.map(|()| ExitCode::SUCCESS);
     let result = match Arguments::parse().task {
         Task::Test { fast, keep_lab } => done(test::run(fast, keep_lab)),
-        Task::Tidy => done(tidy::run()),
+        Task::Tidy { figures: false } => done(tidy::run()),
+        Task::Tidy { figures: true } => done(tidy::take_figures_over().and_then(|()| tidy::run())),
         Task::Fuzz { target, seconds } => done(fuzz::run(target.as_deref(), seconds)),
         Task::Rotation { minutes } => done(rotation::run(minutes)),
         Task::Outage { seconds } => done(outage::run(seconds)),
@@ -134,10 +151,15 @@ fn main() -> ExitCode {
             Bench::Density(plan) => bench::density::run(&plan),
             Bench::Fleet(plan) => bench::fleet::run(&plan),
             Bench::Pods(plan) => bench::pods::run(&plan),
+            Bench::Probes(plan) => bench::probes::run(&plan),
+            Bench::Server(plan) => bench::server::run(&plan),
+            Bench::BareProbes(plan) => bench::probes::bare::run(&plan),
         }),
-        Task::Chaos {
-            what: Chaos::Agent(plan),
-        } => done(chaos::run(&plan)),
+        Task::Chaos { what } => done(match what {
+            Chaos::Agent(plan) => chaos::run(&plan, World::Pods),
+            Chaos::Volumes(plan) => chaos::run(&plan, World::Volumes),
+            Chaos::Server(kills) => chaos::server(&kills),
+        }),
         Task::Lab { verb } => lab::run(verb),
     };
     match result {

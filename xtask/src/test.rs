@@ -9,12 +9,13 @@ use testkit::lab::{
     InstanceId, Lab, Layout, Options, install_packages, require_root, saved_logs_dir,
 };
 
-use crate::bench::{density, pods};
+use crate::bench::{density, fleet, pods, probes, server};
 use crate::{deny, tidy};
 
 /// In this order: the last one counts what is on the whole machine.
-const LAB_TESTS: [&str; 5] = [
+const LAB_TESTS: [&str; 6] = [
     "shared_lab",
+    "side_by_side",
     "config_differential",
     "identity_live",
     "fleet_live",
@@ -85,6 +86,20 @@ fn checks(parts: &mut Parts) -> Result<()> {
             "machine",
             "--quiet",
         ])
+    })?;
+    parts.run("embedded API server", || {
+        cargo(&[
+            "test",
+            "--locked",
+            "--package",
+            "e2e",
+            "--test",
+            "embedded",
+            "--quiet",
+        ])
+    })?;
+    parts.run("bench fleet, embedded", || {
+        fleet::run(&fleet::Plan::short_embedded())
     })
 }
 
@@ -98,20 +113,9 @@ fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
         Lab::up(layout.clone(), &Options::default()).map(drop)
     });
     let outcome = outcome.and_then(|()| {
-        LAB_TESTS.iter().try_for_each(|name| {
-            parts.run(&format!("lab tests: {name}"), || {
-                cargo(&[
-                    "test",
-                    "--locked",
-                    "--package",
-                    "e2e",
-                    "--test",
-                    name,
-                    "--",
-                    LAB_TEST_THREADS,
-                ])
-            })
-        })
+        LAB_TESTS
+            .iter()
+            .try_for_each(|name| parts.run(&format!("lab tests: {name}"), || lab_test(name)))
     });
     // What the long runs measure, in their short forms: that they still work.
     let outcome = outcome
@@ -120,7 +124,21 @@ fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
                 density::run(&density::Plan::short())
             })
         })
-        .and_then(|()| parts.run("bench pods, short", || pods::run(&pods::Plan::short())));
+        .and_then(|()| parts.run("bench pods, short", || pods::run(&pods::Plan::short())))
+        .and_then(|()| {
+            parts.run(
+                "bench probes, short",
+                || probes::run(&probes::Plan::short()),
+            )
+        })
+        .and_then(|()| {
+            parts.run(
+                "bench server, short",
+                || server::run(&server::Plan::short()),
+            )
+        })
+        // They have built the release that people are told to run.
+        .and_then(|()| parts.run("README's commands", || lab_test("readme")));
     if outcome.is_err()
         && let Some(lab) = Lab::open(&layout)?
     {
@@ -133,6 +151,19 @@ fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
     }
     let down = parts.run("lab down", || Lab::down(&layout));
     outcome.and(down)
+}
+
+fn lab_test(name: &str) -> Result<()> {
+    cargo(&[
+        "test",
+        "--locked",
+        "--package",
+        "e2e",
+        "--test",
+        name,
+        "--",
+        LAB_TEST_THREADS,
+    ])
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {

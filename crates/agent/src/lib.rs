@@ -7,6 +7,7 @@
 //! environment or the clock: the binary chooses and passes them in.
 
 mod announce;
+mod door;
 mod membership;
 mod node;
 mod parts;
@@ -16,21 +17,25 @@ mod standalone;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::transport::Options;
 use identity::client::{Dial, EstablishError};
 use identity::keeper::GaveUp;
 use prometheus::Registry;
+use seams::runtime::Counted;
 use seams::{SharedHost, SharedNet, SharedRuntime, SharedStorage};
-use server::{PlainPort, Purpose};
+use server::{DoorError, PlainPort, Purpose};
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use types::figures::Boards;
 
 pub use membership::{Access, Member, Membership};
 pub use node::Rates;
 pub use pods::{PodFlags, PodsConfig, PodsConfigError, SharedObjects};
+pub use server::DoorConfig;
 pub use serving::{ServingSource, StartServingError};
 
 use parts::Parts;
@@ -44,6 +49,8 @@ pub struct Config {
     pub place: Place,
     /// The certificate of the node's own port; `None`: it has no port.
     pub serving: Option<ServingSource>,
+    /// The node's own port; `None`: it has none.
+    pub door: Option<DoorConfig>,
     /// Where health is asked for; `None`: nowhere.
     pub healthz: Option<SocketAddr>,
     pub pods: PodsConfig,
@@ -80,7 +87,10 @@ pub struct Seams {
     pub storage: SharedStorage,
     pub net: SharedNet,
     pub runtime: SharedRuntime,
+    /// For figures that are kept by [`prometheus`].
     pub registry: Registry,
+    /// For the others: those that each node has of its own.
+    pub figures: Boards,
     /// For the state that is left on disk for tools.
     pub process_id: u32,
 }
@@ -112,6 +122,8 @@ pub enum AgentError {
     Trust(#[from] rustls::Error),
     #[error(transparent)]
     Restore(#[from] workers::allocation::actuated::RestoreError),
+    #[error("the node's own port: {0}")]
+    Door(#[from] DoorError),
     #[error("figures cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -120,11 +132,13 @@ pub enum AgentError {
 /// all its parts run.
 pub async fn run(
     config: Config,
-    seams: Seams,
+    mut seams: Seams,
     started: oneshot::Sender<Running>,
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
     let mut parts = Parts::new(shutdown.child_token());
+    let (runtime, clock) = (seams.runtime, seams.options.clock.clone());
+    seams.runtime = Arc::new(Counted::new(runtime, clock, &seams.figures.node));
     let outcome = tokio::select! {
         outcome = start_and_wait(config, &seams, started, &mut parts) => outcome,
         () = shutdown.cancelled() => Ok(()),
@@ -150,13 +164,19 @@ async fn start_and_wait(
     let Config {
         place,
         serving,
+        door,
         pods,
         ..
     } = config;
+    let port = (serving, door);
     let member = match place {
-        Place::Cluster(membership) => Some(membership.join(serving, pods, seams, parts).await?),
+        Place::Cluster(membership) => {
+            // Large, and there is only one.
+            let joining = Box::pin(membership.join(port, pods, seams, parts));
+            Some(joining.await?)
+        }
         Place::Standalone { pod_cidr, node } => {
-            standalone::start(pod_cidr, *node, serving, pods, seams, parts)?;
+            standalone::start(pod_cidr, *node, port, pods, seams, parts)?;
             None
         }
     };

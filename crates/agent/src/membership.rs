@@ -11,10 +11,12 @@ use identity::metrics::KeeperMetrics;
 use identity::request::Purpose;
 use k8s_openapi::api::core::v1::Node;
 use node::Clients;
+use server::DoorConfig;
 use tokio::sync::watch;
 use tracing::info;
 
 use crate::announce::Announcement;
+use crate::door;
 use crate::node::{self as own_affairs, Rates};
 use crate::parts::Parts;
 use crate::pods::{self, ClusterSide, PodsConfig, SharedObjects};
@@ -59,24 +61,28 @@ impl Membership {
     /// Starts the parts of a node of a cluster, once it has its identity there.
     pub(crate) async fn join(
         self,
-        serving: Option<ServingSource>,
+        (serving, door): (Option<ServingSource>, Option<DoorConfig>),
         pods: PodsConfig,
         seams: &Seams,
         parts: &mut Parts,
     ) -> Result<Member, AgentError> {
         let Self { access, node } = self;
         let channels = serving.as_ref().and_then(ServingSource::channels);
-        let (clients, own_node, shared) = match access {
+        let (clients, own_node, shared, reviews) = match access {
             Access::Shared {
                 clients,
                 own_node,
                 objects,
-            } => (clients, own_node, Some(*objects)),
+            } => {
+                let reviews = clients.requests.clone();
+                (clients, own_node, Some(*objects), reviews)
+            }
             Access::Own { identity, rates } => {
                 let transport = become_somebody(identity, channels.as_ref(), seams, parts).await?;
                 let clients = own_affairs::clients(&transport, rates, node.timing);
                 let own_node = own_affairs::follow(&node, &clients, seams, parts);
-                (clients, own_node, None)
+                let reviews = own_affairs::reviews(&transport, rates);
+                (clients, own_node, None, reviews)
             }
         };
         // After the kubeconfig, as upstream: who cannot reach the cluster makes no
@@ -92,13 +98,17 @@ impl Membership {
             recorder: outputs.recorder.clone(),
             shared,
         };
-        pods::start(pods, &of_node, Some(side), seams, parts)?;
+        let of_pods = pods::start(pods, &of_node, Some(side), seams, parts)?;
         let member = Member {
             registered: outputs.registered,
             own_node: own_node.clone(),
             lease_renewed: outputs.lease_renewed,
         };
         if let Some(serving) = serving {
+            if let Some(door) = door {
+                let from = (serving.certificate(), Some(reviews));
+                door::start(door, node_name.clone(), from, of_pods, seams, parts)?;
+            }
             let connected = Connected {
                 node_name,
                 requests: clients.requests,

@@ -1,18 +1,21 @@
 //! The node's own affairs at the API server: what crate `node` needs, from what
 //! the agent has.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use api::objects::OwnNode;
 use api::transport::{LaneOptions, Limits, Transport};
 use config::settings::Settings;
 use k8s_openapi::api::core::v1::Node;
+use kube::Client;
 use node::capacity::Devices;
 use node::conditions::Pressure;
 use node::config::Timing;
 use node::observe::Reports;
 use node::readiness::Ailments;
-use node::{Clients, Inputs, NodeParts, Outputs, RuntimeFacts, RuntimeWatch};
+use node::{Clients, Inputs, Metrics, NodeParts, Outputs, RuntimeFacts, RuntimeWatch};
 use tokio::sync::watch;
 
 use crate::parts::Parts;
@@ -71,12 +74,14 @@ pub(crate) fn start(
 ) -> Result<(Outputs, OfNode), AgentError> {
     let clock = &seams.options.clock;
     let (ailments, ailing) = watch::channel(Ailments::default());
+    let (in_use, volumes_in_use) = watch::channel(None);
     let (facts, runtime_facts) = watch::channel(RuntimeFacts::default());
     let inputs = Inputs {
         host: seams.host.clone(),
         clock: clock.clone(),
-        reports: reports(runtime_facts.clone(), ailing),
+        reports: reports(runtime_facts.clone(), ailing, volumes_in_use),
         own_node,
+        metrics: Metrics::new(&seams.figures.node, booted(seams), clock.now()),
     };
     let name = config.identity.node_name.clone();
     let (tasks, outputs) = NodeParts::build(config, clients, inputs)?;
@@ -97,8 +102,19 @@ pub(crate) fn start(
         runtime: runtime_facts,
         preview: Arc::clone(&outputs.preview),
         ailments,
+        in_use,
     };
     Ok((outputs, of_node))
+}
+
+/// When the machine was started, where it tells.
+fn booted(seams: &Seams) -> Option<SystemTime> {
+    let stat = seams.host.read(Path::new("/proc/stat")).ok().flatten()?;
+    let stat = String::from_utf8(stat).ok()?;
+    let mut lines = stat.lines();
+    let seconds = lines.find_map(|line| line.strip_prefix("btime "))?;
+    let seconds: u64 = seconds.trim().parse().ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
 /// Ways to the API server over connections of the node's own.
@@ -122,16 +138,29 @@ pub(crate) fn clients(transport: &Transport, rates: Rates, timing: Timing) -> Cl
     }
 }
 
+/// The way for questions about those who ask the node: with a rate of its own, so that a
+/// crowd of strangers keeps nothing else waiting.
+pub(crate) fn reviews(transport: &Transport, rates: Rates) -> Client {
+    let lane = transport.lane(LaneOptions {
+        name: "reviews",
+        limits: rates.requests,
+        timeout: None,
+        own_connections: false,
+    });
+    lane.client("default")
+}
+
 /// What has no part yet that would tell of it is told of as well.
 pub(crate) fn reports(
     runtime: watch::Receiver<RuntimeFacts>,
     ailments: watch::Receiver<Ailments>,
+    volumes_in_use: watch::Receiver<Option<Vec<String>>>,
 ) -> Reports {
     Reports {
         runtime,
         pressure: watch::channel(Pressure::default()).1,
         ailments,
         devices: watch::channel(Devices::default()).1,
-        volumes_in_use: watch::channel(Some(Vec::new())).1,
+        volumes_in_use,
     }
 }

@@ -1,7 +1,9 @@
 //! The running parts of a node: each with its name, so that whoever does not end
 //! in time can be named.
 
+use std::collections::BTreeSet;
 use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::transport::Transport;
@@ -12,10 +14,15 @@ use tracing::warn;
 
 use crate::AgentError;
 
+/// The names of the parts that run, for those who ask.
+pub(crate) type Names = Arc<Mutex<BTreeSet<&'static str>>>;
+
 pub(crate) struct Parts {
     running: JoinMap<&'static str, Result<(), AgentError>>,
     transport: Option<Transport>,
     ending: CancellationToken,
+    /// A mutex: held to put a name in or take it out.
+    names: Names,
 }
 
 impl Parts {
@@ -24,7 +31,12 @@ impl Parts {
             running: JoinMap::new(),
             transport: None,
             ending,
+            names: Names::default(),
         }
+    }
+
+    pub(crate) fn names(&self) -> Names {
+        Arc::clone(&self.names)
     }
 
     /// Starts a part, which is given what tells it to end.
@@ -34,8 +46,10 @@ impl Parts {
         part: impl FnOnce(CancellationToken) -> P,
     ) {
         let part = part(self.ending.clone());
+        let named = Named::new(name, &self.names);
         self.running.spawn(name, async move {
             part.await;
+            drop(named);
             Ok(())
         });
     }
@@ -48,8 +62,12 @@ impl Parts {
         P: Future<Output = Result<(), E>> + Send + 'static,
     {
         let part = part(self.ending.clone());
-        self.running
-            .spawn(name, async move { part.await.map_err(Into::into) });
+        let named = Named::new(name, &self.names);
+        self.running.spawn(name, async move {
+            let outcome = part.await;
+            drop(named);
+            outcome.map_err(Into::into)
+        });
     }
 
     /// Connections that end with the parts, after them.
@@ -100,5 +118,24 @@ impl Parts {
                 "parts of the node did not end in time"
             );
         }
+    }
+}
+
+/// A name that is there while its part runs.
+struct Named(&'static str, Names);
+
+impl Named {
+    fn new(name: &'static str, names: &Names) -> Self {
+        let mut held = names.lock().unwrap_or_else(PoisonError::into_inner);
+        held.insert(name);
+        drop(held);
+        Self(name, Arc::clone(names))
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let mut held = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        held.remove(self.0);
     }
 }

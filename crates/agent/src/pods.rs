@@ -2,6 +2,8 @@
 //! the status, and the housekeeping, wired.
 
 mod config;
+mod figures;
+mod ground;
 mod view;
 
 use std::collections::BTreeSet;
@@ -10,7 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::events::Recorder;
-use api::objects::{NodeReader, PodSet, Referenced, RuntimeClasses, Services, ServicesSeen};
+use api::objects::{
+    Freshness, NodeReader, PodSet, Referable, Referenced, RuntimeClasses, Services, ServicesSeen,
+    TrustBundles,
+};
 use images::Images;
 use images::credentials::{Accounts, Plugins};
 use jiff::Timestamp;
@@ -18,31 +23,34 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use node::readiness::Ailments;
 use pleg::{Observations, Pleg};
+use probes::{Means, Prober, Probes};
 use resources::garbage::{Housekeeping, Wanted};
 use resources::linux::Swap;
 use resources::logs::LogRotation;
 use resources::requests;
-use resources::{
-    Amounts, CgroupDriver, Enforcement, Layout as CgroupLayout, MemoryQos, PodCgroups, PodUsers,
-};
-use seams::SharedHost;
-use seams::cri::{self, RuntimeConfigRequest};
-use seams::host::CgroupVersion;
+use resources::{Amounts, Enforcement, Layout as CgroupLayout, MemoryQos, PodCgroups, PodUsers};
+use seams::host::{CgroupVersion, MachineFacts};
+use seams::{SharedClock, SharedHost};
+use server::{GivenPod, PodResources};
 use sources::api::{ApiSource, hand_over};
 use sources::file::FileSource;
 use sources::http::{HttpSource, system_trust};
 use sources::manifest::Rules;
-use sources::merge::{Deliveries, Merging};
+use sources::merge::{ADOPTED, AdoptedFile, Deliveries, Merging};
 use sources::mirror::MirrorKeeper;
 use status::{Reports, StatusSync};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::warn;
 use types::Quantity;
 use types::desired::Desired;
 use types::quantity::Format;
-use volumes::{Foundations as VolumeFoundations, Objects as VolumeObjects, Tokens, Volumes};
+use types::served::{PodBook, Pulse, ServedPod};
+use volumes::{
+    ApiObjects, Claims, Foundations as VolumeFoundations, InUse, Objects as VolumeObjects, Tokens,
+    Trust, Volumes,
+};
 use workers::admission;
 use workers::allocation::actuated::{StateFile, restore};
 use workers::allocation::checkpoint;
@@ -50,9 +58,13 @@ use workers::spec::security::{POSSIBLE_CPUS, SecuritySettings};
 use workers::{Actuated, Crew, Foundations, Hooks, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
+pub(crate) use figures::Figures;
 
+use crate::door::{NodePages, OfPods};
 use crate::parts::Parts;
 use crate::{AgentError, Seams};
+use config::Changes;
+use figures::Tellers;
 use view::Viewing;
 
 /// After the machine or the runtime could not be asked.
@@ -86,16 +98,18 @@ pub(crate) struct OfNode {
     pub(crate) runtime: watch::Receiver<node::RuntimeFacts>,
     pub(crate) preview: Arc<node::Preview>,
     pub(crate) ailments: watch::Sender<Ailments>,
+    /// What the cluster has to attach for pods.
+    pub(crate) in_use: watch::Sender<Option<Vec<String>>>,
 }
 
-/// Starts everything that runs pods.
+/// Starts everything that runs pods; what can be told of them.
 pub(crate) fn start(
     config: PodsConfig,
     of_node: &OfNode,
     cluster: Option<ClusterSide>,
     seams: &Seams,
     parts: &mut Parts,
-) -> Result<(), AgentError> {
+) -> Result<OfPods, AgentError> {
     let clock = seams.options.clock.clone();
     let root = config.directories.layout.root().to_owned();
     let restored = |name: &str| {
@@ -106,7 +120,7 @@ pub(crate) fn start(
     let (allocated, allocations) = restored(checkpoint::ALLOCATED)?;
     let (entries, file) = restored(checkpoint::ACTUATED)?;
     let actuated = Actuated::new(entries, file);
-    let (pleg, observations) = Pleg::new(seams.runtime.clone(), clock.clone());
+    let (pleg, observations) = Pleg::new(seams.runtime.clone(), clock.clone(), &seams.figures.node);
     parts.start("observation", |ending| pleg.run(ending));
     let own_node = cluster.as_ref().map(|cluster| cluster.own_node.clone());
     let (viewing, node) = Viewing::new(of_node, own_node, observations.health(), clock.clone());
@@ -126,18 +140,24 @@ pub(crate) fn start(
     let (ending, ending_seen) = watch::channel(BTreeSet::new());
     let objects = cluster
         .as_ref()
-        .map(|side| objects(side, &of_node.name, seams, parts));
-    let (objects, services) = match objects {
-        Some((objects, services)) => (Some(objects), services),
+        .map(|side| objects(&config, side, &of_node.name, seams, parts));
+    let (objects, services, trust) = match objects {
+        Some((objects, services, trust)) => (Some(objects), services, trust),
         // Without an API server there are none, and that is known.
-        None => (None, watch::channel(Some(Arc::default())).1),
+        None => (None, watch::channel(Some(Arc::default())).1, None),
     };
     let client = cluster.as_ref().map(|side| side.client.clone());
     let accounts = client.map(|client| Accounts::new(client, clock.clone()));
-    let (reports, tokens, recorder) = match cluster {
+    let (reports, api, recorder) = match cluster {
         None => (Reports::default(), None, None),
         Some(side) => {
-            let (sync, reports) = StatusSync::new(side.client.clone(), clock.clone());
+            let claims = Claims {
+                client: side.client.clone(),
+                clock: clock.clone(),
+                own_node: side.own_node.clone(),
+            };
+            let (sync, reports) =
+                StatusSync::new(side.client.clone(), clock.clone(), &seams.figures.node);
             parts.start("pod status", |ending| sync.run(ending));
             let mirrors = MirrorKeeper {
                 client: side.client.clone(),
@@ -148,7 +168,7 @@ pub(crate) fn start(
             };
             parts.start("mirror pods", |ending| mirrors.run(ending));
             let tokens = Tokens::new(side.client, clock.clone());
-            (reports, Some(tokens), Some(side.recorder))
+            (reports, Some((tokens, claims)), Some(side.recorder))
         }
     };
     let (wanted, wanted_seen) = watch::channel(Arc::new(Wanted::default()));
@@ -163,8 +183,27 @@ pub(crate) fn start(
     };
     parts.start("housekeeping", |ending| housekeeping.run(ending));
     let clock = seams.options.clock.clone();
+    let means = Means::new(seams.runtime.clone(), seams.net.clone(), clock.clone());
+    let (asking, probes) = Prober::new(means, recorder.clone(), &seams.figures);
+    parts.start("probes", |ending| asking.run(ending));
     let hooks = Hooks::new(seams.runtime.clone(), seams.net.clone(), clock);
     start_log_rotation(&config, seams, parts);
+    let (tellers, figures) = figures::channels(&config);
+    let of_pods = OfPods {
+        figures,
+        book: PodBook::new(NodePages {
+            desired: desired.clone(),
+            reports: reports.clone(),
+            observations: observations.clone(),
+        }),
+        observations: observations.clone(),
+        pulse: Pulse::default(),
+        resync: config.resync,
+        root,
+        gates: config.gates.clone(),
+    };
+    let pulse = of_pods.pulse.clone();
+    start_pod_resources(&config, &of_pods.book, seams, parts);
     let making = Making {
         config,
         seams: seams.clone(),
@@ -173,17 +212,22 @@ pub(crate) fn start(
         objects,
         services,
         reports,
-        tokens,
+        api,
+        trust,
         accounts,
         recorder,
         hooks,
+        probes,
         actuated,
+        in_use: InUse::new(of_node.in_use.clone()),
+        tellers,
     };
     parts.start("pods", |shutdown| async move {
         let made = making.foundations();
-        let Some(on) = shutdown.run_until_cancelled(made).await else {
+        let Some((on, tellers)) = shutdown.run_until_cancelled(made).await else {
             return;
         };
+        let counting = tellers.count(on.volumes.clone(), shutdown.clone());
         let crew = Crew {
             on: Arc::new(on),
             desired,
@@ -191,10 +235,29 @@ pub(crate) fn start(
             ending,
             allocated,
             allocations,
+            pulse,
         };
-        crew.run(shutdown).await;
+        tokio::join!(crew.run(shutdown), counting);
     });
-    Ok(())
+    Ok(of_pods)
+}
+
+fn start_pod_resources(config: &PodsConfig, book: &PodBook, seams: &Seams, parts: &mut Parts) {
+    let Some(path) = config.pod_resources.clone() else {
+        return;
+    };
+    let book = book.clone();
+    let given = |pod: ServedPod| GivenPod {
+        active: !matches!(pod.status().phase.as_deref(), Some("Succeeded" | "Failed")),
+        pod: pod.pod.pod,
+    };
+    let socket = PodResources {
+        path,
+        pods: Arc::new(move || book.all().into_iter().map(given).collect()),
+        clock: seams.options.clock.clone(),
+        figures: seams.figures.node.clone(),
+    };
+    parts.start("pod resources", |ending| socket.run(ending));
 }
 
 fn start_log_rotation(config: &PodsConfig, seams: &Seams, parts: &mut Parts) {
@@ -285,6 +348,10 @@ fn start_sources(
         http,
         api,
         running,
+        adopted: AdoptedFile {
+            host: seams.host.clone(),
+            path: config.directories.layout.root().join(ADOPTED),
+        },
         clock,
         desired,
         refused,
@@ -302,13 +369,33 @@ fn start_sources(
     Ok(desired_seen)
 }
 
-/// What containers and volumes refer to.
+/// Objects that pods name, as the configuration says that they are learned of.
+fn referenced<K: Referable>(
+    changes: Changes,
+    side: &ClusterSide,
+    clock: &SharedClock,
+    (tasks, ending): (&TaskTracker, &CancellationToken),
+) -> Referenced<K> {
+    let (client, clock) = (side.client.clone(), clock.clone());
+    let freshness = match changes {
+        Changes::Watched => {
+            return Referenced::new(client, clock, tasks.clone(), ending.clone());
+        }
+        Changes::Cached => Freshness::Told(side.own_node.clone()),
+        Changes::Asked => Freshness::Never,
+    };
+    Referenced::asked(client, clock, freshness)
+}
+
+/// What containers and volumes refer to. Hollow nodes, which share what they follow,
+/// have no trust bundles.
 fn objects(
+    config: &PodsConfig,
     side: &ClusterSide,
     node: &str,
     seams: &Seams,
     parts: &mut Parts,
-) -> (Objects, ServicesSeen) {
+) -> (Objects, ServicesSeen, Option<TrustBundles>) {
     let clock = seams.options.clock.clone();
     let own_node = NodeReader {
         name: node.to_owned(),
@@ -322,23 +409,13 @@ fn objects(
             runtime_classes: shared.runtime_classes.clone(),
             own_node,
         };
-        return (objects, shared.services.clone());
+        return (objects, shared.services.clone(), None);
     }
     let tasks = TaskTracker::new();
     let ending = CancellationToken::new();
     let objects = Objects {
-        config_maps: Referenced::new(
-            side.client.clone(),
-            clock.clone(),
-            tasks.clone(),
-            ending.clone(),
-        ),
-        secrets: Referenced::new(
-            side.client.clone(),
-            clock.clone(),
-            tasks.clone(),
-            ending.clone(),
-        ),
+        config_maps: referenced(config.changes, side, &clock, (&tasks, &ending)),
+        secrets: referenced(config.changes, side, &clock, (&tasks, &ending)),
         runtime_classes: RuntimeClasses::new(
             side.client.clone(),
             clock.clone(),
@@ -347,6 +424,12 @@ fn objects(
         ),
         own_node,
     };
+    let trust = TrustBundles::new(
+        side.client.clone(),
+        clock.clone(),
+        tasks.clone(),
+        ending.clone(),
+    );
     parts.start("objects of pods", |shutdown| async move {
         shutdown.cancelled().await;
         ending.cancel();
@@ -355,7 +438,7 @@ fn objects(
     });
     let (services, seen) = Services::new(side.client.clone(), clock);
     parts.start("services", |ending| services.run(ending));
-    (objects, seen)
+    (objects, seen, Some(trust))
 }
 
 /// What workers stand on, in the making: the runtime has to answer first.
@@ -367,16 +450,34 @@ struct Making {
     objects: Option<Objects>,
     services: ServicesSeen,
     reports: Reports,
-    tokens: Option<Tokens>,
+    /// For volumes.
+    api: Option<(Tokens, Claims)>,
+    trust: Option<TrustBundles>,
     /// For credential provider plugins.
     accounts: Option<Accounts>,
     recorder: Option<Recorder>,
     hooks: Hooks,
+    probes: Probes,
     actuated: Actuated,
+    in_use: InUse,
+    tellers: Tellers,
 }
 
 impl Making {
-    async fn foundations(self) -> Foundations {
+    fn tell_of_swap(&self, machine: &MachineFacts, telling: &Telling) {
+        let root = self.config.directories.layout.root();
+        let keeps = machine.swap == 0 || self.seams.storage.keeps_from_swap(root);
+        let Some(message) = ground::swap_notice(machine.swap, keeps) else {
+            return;
+        };
+        let view = Arc::clone(&self.node.borrow());
+        let node = view.node.as_ref();
+        let name = node.and_then(|node| node.metadata.name.as_deref());
+        telling.node_warning(name.unwrap_or_default(), ground::SWAP_REASON, message);
+    }
+
+    /// With those who tell of them.
+    async fn foundations(self) -> (Foundations, Tellers) {
         let Seams {
             host,
             storage,
@@ -390,8 +491,18 @@ impl Making {
         if node.wait_for(|view| view.node.is_some()).await.is_err() {
             return std::future::pending().await;
         }
+        // It could be looked at a moment ago.
+        let machine = host.machine().unwrap_or_default();
+        let telling = Telling::new(self.recorder.clone());
+        self.tell_of_swap(&machine, &telling);
+        ground::make_directories(&**storage, self.config.directories.layout.root());
         let enforcement = self.enforcement().await;
         let cgroups = self.cgroups(&enforcement).await;
+        let figures = &self.seams.figures.node;
+        let of_images = Arc::<images::Metrics>::default();
+        figures.hang(of_images.clone());
+        let of_workers = Arc::<workers::Metrics>::default();
+        figures.hang(of_workers.clone());
         let parts = images::Parts {
             runtime: runtime.clone(),
             clock: clock.clone(),
@@ -401,20 +512,28 @@ impl Making {
                 self.config.docker.clone(),
             ),
             records: Arc::clone(&self.config.records),
-            plugins: self
-                .config
-                .plugins
-                .clone()
-                .map(|loaded| Plugins::new(loaded, host.clone(), clock.clone(), self.accounts)),
+            plugins: self.config.plugins.clone().map(|loaded| {
+                let (host, clock) = (host.clone(), clock.clone());
+                Plugins::new(loaded, host, clock, self.accounts, of_images.clone())
+            }),
+            metrics: of_images,
         };
         let images = Images::new(self.config.images.clone(), parts);
         images.adopt_left_behind().await;
-        let objects = match (&self.objects, self.tokens) {
-            (Some(objects), Some(tokens)) => VolumeObjects::Api {
+        let objects = match (&self.objects, self.api) {
+            (Some(objects), Some((tokens, claims))) => VolumeObjects::Api(Box::new(ApiObjects {
                 config_maps: objects.config_maps.clone(),
                 secrets: objects.secrets.clone(),
                 tokens,
-            },
+                claims,
+                trust: self
+                    .trust
+                    .filter(|_| self.config.trust_bundles)
+                    .map(|bundles| Trust {
+                        bundles,
+                        order: clock.random().to_bits(),
+                    }),
+            })),
             _ => VolumeObjects::Standalone,
         };
         let volumes = Volumes::new(VolumeFoundations {
@@ -423,17 +542,17 @@ impl Making {
             clock: clock.clone(),
             objects,
             allocatable: view::allocatable(&self.node),
+            in_use: self.in_use,
+            metrics: volumes::Metrics::new(figures),
         });
         let directories = self.config.directories;
-        // It could be looked at a moment ago.
-        let machine = host.machine().unwrap_or_default();
         let users = PodUsers::new(
             self.config.users.clone(),
             host.clone(),
             storage.clone(),
             clock.clone(),
         );
-        Foundations {
+        let foundations = Foundations {
             settings: workers::Settings {
                 layout: directories.layout,
                 logs: directories.logs,
@@ -453,10 +572,11 @@ impl Making {
                 },
                 own_policies: self.config.own_policies,
                 resize: self.config.resize,
-                longest_backoff: self.config.longest_backoff,
+                backoff: self.config.backoff,
                 resync: self.config.resync,
                 started: Timestamp::try_from(clock.now()).unwrap_or_default(),
                 stop_signals: self.config.stop_signals,
+                dead_kept: self.config.garbage.per_container,
             },
             clock,
             runtime: runtime.clone(),
@@ -470,13 +590,16 @@ impl Making {
             users,
             actuated: self.actuated,
             reports: self.reports,
-            telling: Telling::new(self.recorder),
+            telling,
             objects: self.objects,
             services: self.services,
             node: self.node,
             turns: Turns::new(self.config.at_once),
             hooks: self.hooks,
-        }
+            metrics: of_workers,
+            probes: self.probes,
+        };
+        (foundations, self.tellers)
     }
 
     /// What pods can have of memory, in bytes.
@@ -544,54 +667,31 @@ impl Making {
     async fn cgroups(&self, enforcement: &Enforcement) -> Option<PodCgroups> {
         let config = self.config.cgroups.as_ref()?;
         let clock = &self.seams.options.clock;
-        let driver = self.driver(config.driver).await;
+        let runtime = &*self.seams.runtime;
+        let driver = ground::cgroup_driver(runtime, &**clock, config.driver, AGAIN).await;
         let allocatable = self.enforced(config.enforce_pods);
+        let metrics = Arc::<resources::Metrics>::default();
+        self.seams.figures.node.hang(metrics.clone());
         loop {
             let layout = CgroupLayout::new(driver, &config.root);
+            let places = figures::group_places(&layout);
             let made = PodCgroups::new(
                 self.seams.host.clone(),
                 clock.clone(),
                 layout,
                 enforcement.clone(),
                 config.processes,
+                metrics.clone(),
             );
             let ready = made.and_then(|made| made.set_up(&allocatable).map(|()| made));
             match ready {
-                Ok(made) => return Some(made),
+                Ok(made) => {
+                    self.tellers.places.send_replace(Some(Arc::new(places)));
+                    return Some(made);
+                }
                 Err(error) => {
                     warn!(%error, "pods wait: the node's cgroups cannot be made");
                     clock.sleep(AGAIN).await;
-                }
-            }
-        }
-    }
-
-    /// The runtime's word counts, where it has one.
-    async fn driver(&self, configured: CgroupDriver) -> CgroupDriver {
-        let mut told = false;
-        loop {
-            let answer = self
-                .seams
-                .runtime
-                .runtime_config(RuntimeConfigRequest {})
-                .await;
-            match answer {
-                Ok(answer) => {
-                    let driver = answer.linux.map(|linux| match linux.cgroup_driver() {
-                        cri::CgroupDriver::Systemd => CgroupDriver::Systemd,
-                        cri::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
-                    });
-                    let driver = driver.unwrap_or(configured);
-                    info!(?driver, "cgroups are made as the runtime makes them");
-                    return driver;
-                }
-                Err(error) if error.is_unimplemented() => return configured,
-                Err(error) => {
-                    if !told {
-                        warn!(%error, "pods wait for the container runtime");
-                    }
-                    told = true;
-                    self.seams.options.clock.sleep(AGAIN).await;
                 }
             }
         }

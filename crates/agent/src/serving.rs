@@ -1,4 +1,4 @@
-//! The certificate that the node's own port will show: from a signer, from files,
+//! The certificate that the node's own port shows: from a signer, from files,
 //! or signed by the node itself.
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use identity::decide::state::State;
 use identity::keeper::{Findings, Keeper, Outlet, Way};
 use identity::metrics::KeeperMetrics;
 use identity::request::{NodeAddress, Purpose, Template};
-use identity::serving::{GivenError, GivenFiles, ServingError, ServingFiles};
+use identity::serving::{GivenError, GivenFiles, ServingError, ServingFiles, self_signed};
 use identity::store::{Location, PairStore, StoreError};
 use identity::tls::{self, TlsError};
 use jiff::tz::TimeZone;
@@ -41,7 +41,11 @@ pub enum ServingSource {
     /// `tlsCertFile` and `tlsPrivateKeyFile`.
     Files { files: GivenFiles, reload: bool },
     /// Nothing was configured: a pair of the node's own, for this host name.
-    SelfSigned { host: String, directory: PathBuf },
+    SelfSigned {
+        host: String,
+        /// Where it is kept; `None`: nowhere, and it lives as long as the agent.
+        directory: Option<PathBuf>,
+    },
 }
 
 /// Why there is no serving certificate, and will be none.
@@ -62,10 +66,12 @@ pub enum StartServingError {
     NoSigner,
 }
 
+/// What handshakes show; `None`: nothing, and they fail.
+pub(crate) type Certificate = watch::Receiver<Option<Arc<CertifiedKey>>>;
+
 /// A serving certificate that is there, or will be once the node is connected.
 pub(crate) struct Serving {
-    /// What handshakes show. Kept here until the server takes it.
-    _certificate: watch::Receiver<Option<Arc<CertifiedKey>>>,
+    certificate: Certificate,
     signed: Option<Signed>,
 }
 
@@ -119,7 +125,7 @@ impl ServingSource {
                     options.clock.clone(),
                 )?;
                 Ok(Serving {
-                    _certificate: findings.certificate.clone(),
+                    certificate: findings.certificate.clone(),
                     signed: Some(Signed {
                         outlet,
                         findings,
@@ -140,8 +146,11 @@ impl ServingSource {
                 Ok(Serving::fixed(certificate))
             }
             Self::SelfSigned { host, directory } => {
-                let files = ServingFiles::in_directory(&directory);
-                let pair = files.obtain(&host, options.clock.now());
+                let now = options.clock.now();
+                let pair = match directory {
+                    Some(directory) => ServingFiles::in_directory(&directory).obtain(&host, now),
+                    None => self_signed(&host, now),
+                };
                 let pair = pair.map_err(StartServingError::from)?;
                 let certified = tls::certified(&pair, &options.provider);
                 let certified = certified.map_err(StartServingError::from)?;
@@ -161,11 +170,15 @@ fn store(directory: PathBuf, zone: TimeZone) -> Result<PairStore, StoreError> {
 }
 
 impl Serving {
-    fn fixed(certificate: watch::Receiver<Option<Arc<CertifiedKey>>>) -> Self {
+    fn fixed(certificate: Certificate) -> Self {
         Self {
-            _certificate: certificate,
+            certificate,
             signed: None,
         }
+    }
+
+    pub(crate) fn certificate(&self) -> Certificate {
+        self.certificate.clone()
     }
 
     /// What needs the API server: asking its signer, for the addresses that it

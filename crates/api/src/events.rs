@@ -3,7 +3,7 @@
 mod correlate;
 mod recorder;
 
-pub use recorder::{Recorder, Recording, about_node};
+pub use recorder::{Recorder, Recording, about_node, about_pod};
 
 /// Whether somebody should look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,9 +2,10 @@
 //! facts that were gathered before. Names are kubeadm's where it has the check,
 //! so that `--ignore-preflight-errors` lists keep their meaning.
 
-mod checks;
+pub mod checks;
 mod clock;
 mod gather;
+mod listeners;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,6 +18,7 @@ use crate::layout::{KUBECONFIG, Plan, State, is_joined};
 pub use checks::judge;
 pub use clock::ClockSkew;
 pub use gather::gather;
+pub use listeners::{Listener, Owner, listeners, owners};
 
 /// The port of the node's own API.
 pub const KUBELET_PORT: u16 = 10250;

@@ -11,12 +11,21 @@ use crate::settings::leaves;
 const EFFECTIVE: &[&str] = &[
     "apiVersion",
     "kind",
+    "address",
     "allowedUnsafeSysctls",
+    "authentication.anonymous.enabled",
+    "authentication.webhook.cacheTTL",
+    "authentication.webhook.enabled",
+    "authentication.x509.clientCAFile",
+    "authorization.mode",
+    "authorization.webhook.cacheAuthorizedTTL",
+    "authorization.webhook.cacheUnauthorizedTTL",
     "cgroupDriver",
     "cgroupRoot",
     "cgroupsPerQOS",
     "clusterDNS",
     "clusterDomain",
+    "configMapAndSecretChangeDetectionStrategy",
     "containerLogMaxFiles",
     "containerLogMaxSize",
     "containerLogMaxWorkers",
@@ -25,6 +34,12 @@ const EFFECTIVE: &[&str] = &[
     "cpuCFSQuota",
     "cpuCFSQuotaPeriod",
     "crashLoopBackOff.maxContainerRestartPeriod",
+    "enableDebugFlagsHandler",
+    "enableDebuggingHandlers",
+    "enableProfilingHandler",
+    "enableServer",
+    "enableSystemLogHandler",
+    "enableSystemLogQuery",
     "enforceNodeAllocatable",
     "eventBurst",
     "eventRecordQPS",
@@ -58,8 +73,10 @@ const EFFECTIVE: &[&str] = &[
     "podLogsDir",
     "podPidsLimit",
     "podsPerCore",
+    "port",
     "preloadedImagesVerificationAllowlist",
     "providerID",
+    "readOnlyPort",
     "registerNode",
     "registerWithTaints",
     "registryBurst",
@@ -77,7 +94,13 @@ const EFFECTIVE: &[&str] = &[
     "staticPodURLHeader",
     "syncFrequency",
     "systemReserved",
+    "tlsCertFile",
+    "tlsCipherSuites",
+    "tlsCurvePreferences",
+    "tlsMinVersion",
+    "tlsPrivateKeyFile",
     "userNamespaces.idsPerPod",
+    "volumeStatsAggPeriod",
     "--bootstrap-kubeconfig",
     "--cert-dir",
     "--cloud-provider",
@@ -95,6 +118,7 @@ const EFFECTIVE: &[&str] = &[
     "--node-ip",
     "--node-labels",
     "--root-dir",
+    "--runtime-cgroups",
     "--version",
 ];
 
@@ -133,6 +157,56 @@ const NEVER: &[(&str, &str)] = &[
         "streamingConnectionIdleTimeout",
         "upstream has no use for it either",
     ),
+];
+
+const WINDOWS: &str = "it is for Windows only";
+
+/// Gates that upstream's kubelet reads and ours does not, and why not, if that is not to
+/// change. Those of other programs are not in here, nor those that cannot be set.
+const GATES: &[(&str, Option<&str>)] = &[
+    ("CPUManagerPolicyAlphaOptions", None),
+    ("CPUManagerPolicyBetaOptions", None),
+    ("CRIListStreaming", None),
+    ("CSIVolumeHealth", None),
+    ("ChangeContainerStatusOnKubeletRestart", None),
+    ("DRAExtendedResource", None),
+    ("DRAWorkloadResourceClaims", None),
+    ("DisableCPUQuotaWithExclusiveCPUs", None),
+    (
+        "EventedPLEG",
+        Some("the runtime's events are always heard, as hints"),
+    ),
+    ("GracefulNodeShutdown", None),
+    ("GracefulNodeShutdownBasedOnPodPriority", None),
+    ("ImageVolumeWithDigest", None),
+    ("KubeletInUserNamespace", None),
+    ("KubeletPodResourcesListUseActivePods", None),
+    ("KubeletRegistrationGetOnExistsOnly", None),
+    ("KubeletSeparateDiskGC", None),
+    ("LocalStorageCapacityIsolationFSQuotaMonitoring", None),
+    (
+        "PLEGOnDemandRelist",
+        Some("a pod that is worked on is always looked at anew"),
+    ),
+    (
+        "PodAndContainerStatsFromCRI",
+        Some("cgroups are read, and the runtime is asked for what they lack"),
+    ),
+    ("PodCertificateRequest", None),
+    ("PodLevelResourceManagers", None),
+    ("PodReadyToStartContainersCondition", None),
+    ("PodsAPI", None),
+    ("QOSReserved", None),
+    ("ReloadKubeletClientCAFile", None),
+    ("ResourceHealthStatus", None),
+    ("ResourceHealthStatusMessage", None),
+    ("SELinuxMount", None),
+    ("TaintTolerationComparisonOperators", None),
+    ("TopologyManagerPolicyAlphaOptions", None),
+    ("TopologyManagerPolicyBetaOptions", None),
+    ("UserNamespacesHostNetworkSupport", None),
+    ("WindowsCPUAndMemoryAffinity", Some(WINDOWS)),
+    ("WindowsGracefulNodeShutdown", Some(WINDOWS)),
 ];
 
 /// Values that are accepted and never do what they say.
@@ -205,13 +279,17 @@ pub fn not_effective() -> impl Iterator<Item = (String, Why)> {
     let by_value = BY_VALUE
         .iter()
         .map(|&(value, reason)| (value.to_owned(), Why::Never(reason)));
-    fields.chain(flags).chain(by_value)
+    let gates = GATES.iter().map(|&(name, reason)| {
+        let why = reason.map_or(Why::NotYet, Why::Never);
+        (format!("featureGates.{name}"), why)
+    });
+    fields.chain(flags).chain(by_value).chain(gates)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::FIELDS;
+    use crate::schema::{FIELDS, gate};
 
     /// Whether a name is in the tables at all.
     fn exists(name: &str) -> bool {
@@ -237,6 +315,18 @@ mod tests {
     #[test]
     fn what_does_nothing_only_gets_less() {
         // Lower this with each setting that comes to life; never raise it.
-        assert_eq!(not_effective().count(), 97);
+        let of_gates = |name: &str| name.starts_with("featureGates.");
+        let all: Vec<String> = not_effective().map(|(name, _)| name).collect();
+        let gates = all.iter().filter(|name| of_gates(name)).count();
+        assert_eq!((all.len() - gates, gates), (73, 34));
+    }
+
+    #[test]
+    fn gates_without_effect_can_be_set_and_are_in_order() {
+        for (name, _) in GATES {
+            let gate = gate(name);
+            assert!(gate.is_some_and(|gate| !gate.locked), "{name}");
+        }
+        assert!(GATES.is_sorted_by_key(|(name, _)| *name));
     }
 }

@@ -1,6 +1,7 @@
 //! Feature gates: which features are on, given what was asked for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -16,10 +17,10 @@ const MOST_FAULTS: usize = 100;
 /// How many faults say what was perhaps meant, which takes a while to find.
 const MOST_GUESSES: usize = 50;
 
-/// The value of every gate.
+/// The value of every gate. Clones share them: a fleet has one for thousands of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
-    by_name: BTreeMap<&'static str, bool>,
+    by_name: Arc<BTreeMap<&'static str, bool>>,
 }
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -41,8 +42,10 @@ fn meant(nearest: Option<&str>) -> String {
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        let by_name = GATES.iter().map(|gate| (gate.name, gate.default)).collect();
-        Self { by_name }
+        let by_name = GATES.iter().map(|gate| (gate.name, gate.default));
+        Self {
+            by_name: Arc::new(by_name.collect()),
+        }
     }
 }
 
@@ -53,20 +56,24 @@ impl FeatureGates {
         wanted: impl IntoIterator<Item = (&'a str, bool)>,
     ) -> Result<Self, GateError> {
         let wanted: BTreeMap<&str, bool> = wanted.into_iter().collect();
-        let mut gates = Self::default();
+        let mut by_name: BTreeMap<&'static str, bool> =
+            GATES.iter().map(|gate| (gate.name, gate.default)).collect();
         for (all, stage) in [(ALL_ALPHA, GateStage::Alpha), (ALL_BETA, GateStage::Beta)] {
             if let Some(&value) = wanted.get(all) {
                 let members = GATES.iter().filter(|gate| {
                     gate.stage == stage && ![ALL_ALPHA, ALL_BETA].contains(&gate.name)
                 });
-                gates.by_name.extend(members.map(|gate| (gate.name, value)));
+                by_name.extend(members.map(|gate| (gate.name, value)));
             }
         }
         for (&name, &value) in &wanted {
             if let Some(gate) = row(name, value, true)? {
-                gates.by_name.insert(gate.name, value);
+                by_name.insert(gate.name, value);
             }
         }
+        let gates = Self {
+            by_name: Arc::new(by_name),
+        };
         gates.check_needs()?;
         Ok(gates)
     }

@@ -2,8 +2,7 @@
 //! containerd and CRI-O serve it.
 //!
 //! In: endpoints and a time limit, from the node's settings. Out: a
-//! [`Client`], which is a `seams::Runtime`, and what a node asks before it
-//! starts ([`start`]).
+//! [`Client`], which is a `seams::Runtime`.
 //!
 //! It must not know what is asked of the runtime, or why.
 
@@ -12,7 +11,6 @@ mod calls;
 mod channel;
 mod client;
 mod endpoint;
-pub mod start;
 mod terms;
 
 pub use client::{Client, Config};

@@ -98,7 +98,7 @@ pub(crate) fn run<T>(
     block_on(async {
         let access = ClusterAccess::open(arguments)?;
         let outcome = work(&access).await;
-        access.transport.close().await;
+        access.close().await;
         outcome
     })
 }
@@ -179,6 +179,11 @@ impl ClusterAccess {
         })
     }
 
+    /// Ends the connections.
+    pub(crate) async fn close(&self) {
+        self.transport.close().await;
+    }
+
     pub(crate) fn now(&self) -> SystemTime {
         self.clock.now()
     }
@@ -186,13 +191,18 @@ impl ClusterAccess {
     /// Where the cluster is and whom to trust there, as the kubeconfig says.
     pub(crate) fn endpoint(&self) -> Result<Endpoint, Failure> {
         let server = &self.config.server.text;
+        let certificates = self.authority()?.ok_or_else(|| AccessError::NoAuthority {
+            path: self.kubeconfig.clone(),
+            server: server.clone(),
+        })?;
+        Ok(Endpoint::new(server, certificates.as_bytes())?)
+    }
+
+    /// Whom to trust there, in PEM form; `None`: the kubeconfig names nobody.
+    pub(crate) fn authority(&self) -> Result<Option<String>, Failure> {
         let trust = self.config.tls.as_ref().map(|tls| &tls.trust);
         let Some(Trust::Authority(authority)) = trust else {
-            return Err(AccessError::NoAuthority {
-                path: self.kubeconfig.clone(),
-                server: server.clone(),
-            }
-            .into());
+            return Ok(None);
         };
         let line_ending = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
         let certificates: String = authority
@@ -201,7 +211,7 @@ impl ClusterAccess {
             .map(|der| pem::Pem::new("CERTIFICATE", der.to_vec()))
             .map(|block| pem::encode_config(&block, line_ending))
             .collect();
-        Ok(Endpoint::new(server, certificates.as_bytes())?)
+        Ok(Some(certificates))
     }
 }
 
@@ -226,6 +236,11 @@ impl Surroundings {
 }
 
 impl ClusterArguments {
+    /// The kubeconfig that would be used, if one is there.
+    pub(crate) fn kubeconfig_file(&self) -> Option<PathBuf> {
+        self.locate(&Surroundings::of_process()).ok()
+    }
+
     /// The kubeconfig to use, as an absolute path. Where none is named, the places
     /// are kubeadm's: the user's own goes before the administrator's.
     fn locate(&self, surroundings: &Surroundings) -> Result<PathBuf, AccessError> {

@@ -3,11 +3,12 @@
 
 mod arguments;
 mod connections;
+mod doors;
 mod follow;
-mod log;
 mod view;
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,14 +38,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
 
 use self::connections::{Joined, join, limited};
-use self::log::Log;
 use self::view::View;
 use crate::cluster_access::ClusterAccess;
 use crate::kubelet::{say, second_signal, working_directory};
+use crate::log::Log;
 use crate::output::{Failure, ended, print};
 use crate::version;
 
 pub(crate) use self::arguments::Arguments;
+pub(crate) use self::doors::{AUTHORITY, process};
 
 /// Thousands of nodes wait more than they work; more threads would each bring a
 /// share of the allocator, and the API server is what limits a fleet.
@@ -65,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn begin(arguments: &Arguments) -> Result<(), Failure> {
     let fleet = arguments.fleet()?;
-    let settings = settings(arguments)?;
+    let settings = settings(arguments.kubelet_config.as_deref())?;
     let shown = io::stdout().is_terminal() && !arguments.json;
     let log = Log::start(arguments.verbosity, shown);
     let runtime = runtime::Builder::new_multi_thread()
@@ -77,12 +79,21 @@ fn begin(arguments: &Arguments) -> Result<(), Failure> {
     outcome
 }
 
+/// Without a file a kubelet lets everybody in; a node of a fleet is as one with a file that
+/// says nothing.
+pub(crate) const CLOSED: [&str; 4] = [
+    "--anonymous-auth=false",
+    "--authentication-token-webhook=true",
+    "--authorization-mode=Webhook",
+    "--read-only-port=0",
+];
+
 /// The kubelet's configuration, which holds for every node.
-fn settings(arguments: &Arguments) -> Result<(Settings, FeatureGates), Failure> {
-    let given = arguments.kubelet_config.iter();
-    let flags: Vec<String> = given
-        .map(|path| format!("--config={}", path.display()))
-        .collect();
+pub(crate) fn settings(file: Option<&Path>) -> Result<(Settings, FeatureGates), Failure> {
+    let flags = match file {
+        Some(path) => vec![format!("--config={}", path.display())],
+        None => CLOSED.map(str::to_owned).to_vec(),
+    };
     let line = CommandLine::parse(&flags).map_err(Failure::usage)?;
     let machine = Machine {
         cgroup_v1: false,
@@ -109,7 +120,8 @@ async fn keep(
         _ = interrupt.recv() => return Err(Failure::Interrupted("SIGINT")),
     };
     let (wanting, wanted) = watch::channel(Arc::new(fleet));
-    let mut running = match Running::start(arguments, &access, &mut joined, settings, wanted) {
+    let started = Running::start(arguments, &access, &mut joined, settings, wanted);
+    let mut running = match started.await {
         Ok(running) => running,
         Err(failure) => {
             joined.leave().await;
@@ -213,7 +225,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(
+    async fn start(
         arguments: &Arguments,
         access: &ClusterAccess,
         joined: &mut Joined,
@@ -224,7 +236,10 @@ impl Running {
         let registry = Registry::new();
         access.options.metrics.register(&registry)?;
         let metrics = FleetMetrics::new(&registry)?;
+        let nodes = wanted.borrow().nodes().count();
+        let doors = doors::open(arguments, access, (&settings, &gates), nodes).await?;
         let common = Common {
+            doors,
             settings,
             gates,
             kubelet_version: version::kubelet(),

@@ -8,7 +8,7 @@ mod node;
 mod supervisor;
 
 pub(crate) use self::help::wrapped;
-pub(crate) use self::node::second_signal;
+pub(crate) use self::node::{configure, seams, second_signal};
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::logging::{KlogLayer, LogFormat, ModuleVerbosity, Origin, Verbosity};
+use crate::logging::{KlogLayer, LogFormat, ModuleVerbosity, Origin, Verbosity, Waiting};
 use crate::version;
 
 /// Exit code of a kubelet that cannot start.
@@ -62,7 +62,7 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
             return failed(&refused);
         }
     };
-    start_logging(&loaded.settings);
+    let log = start_logging(&loaded.settings);
     log_configuration(&line, &loaded);
     if let Err(refused) = judge(&line, &loaded, Some(machine)) {
         return failed(&refused);
@@ -71,10 +71,7 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
         version = version::kubelet(),
         "configuration accepted, starting"
     );
-    warn!(
-        "this build has no probes and no port for logs and exec yet: pods with readiness probes stay unready"
-    );
-    match node::run(&line, &loaded, &directory) {
+    match node::run(&line, &loaded, &directory, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             error!(err = %failure, "command failed");
@@ -130,8 +127,14 @@ fn print_deprecations(line: &CommandLine) {
     }
 }
 
-/// The process's log. The verbosity can be changed later through its handle.
-fn start_logging(settings: &Settings) -> Verbosity {
+/// The process's log, as it can be changed and asked about while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub(crate) verbosity: Verbosity,
+    pub(crate) waiting: Waiting,
+}
+
+fn start_logging(settings: &Settings) -> Log {
     let format = match settings.text("logging.format") {
         "json" => LogFormat::Json,
         _ => LogFormat::Text,
@@ -153,9 +156,10 @@ fn start_logging(settings: &Settings) -> Verbosity {
     let wanted = settings.value("logging.verbosity").map_or(0, level);
     let verbosity = Verbosity::new(wanted, modules.collect());
     let layer = KlogLayer::new(format, verbosity.clone(), Origin::local(), io::stderr());
+    let waiting = layer.waiting();
     // Set once in a run of the program; a second time cannot happen.
     let _ = tracing_subscriber::registry().with(layer).try_init();
-    verbosity
+    Log { verbosity, waiting }
 }
 
 fn log_configuration(line: &CommandLine, loaded: &Loaded) {

@@ -18,19 +18,26 @@ mod completions;
 mod config;
 mod connection;
 mod csr;
+mod doctor;
+mod explain;
 mod fleet;
 mod given;
 mod heartbeat;
 mod join;
 mod kubeconfig;
 mod kubelet;
+mod local_node;
+mod log;
 mod logging;
 mod new_file;
 mod output;
+mod profiler;
 mod rbac;
 mod reset;
+mod screen;
 mod sim;
 mod token;
+mod up;
 mod version;
 
 use std::ffi::OsString;
@@ -48,7 +55,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a node: takes the kubelet's flags (no probes or server port yet)
+    /// Make a cluster of this machine alone: an API server and a node, in one process
+    Up(Box<up::Arguments>),
+    /// Run a node: takes the kubelet's flags
     #[command(disable_help_flag = true)]
     Kubelet {
         #[arg(
@@ -94,6 +103,13 @@ enum Command {
     Heartbeat(heartbeat::Arguments),
     /// Run thousands of nodes in one process, on simulated machines
     Fleet(Box<fleet::Arguments>),
+    /// Look at this machine and its node: what is wrong, and the command that mends it
+    Doctor(Box<doctor::Arguments>),
+    /// Walk through what a node does, with the objects of this machine's node
+    Explain {
+        #[command(subcommand)]
+        topic: explain::Topic,
+    },
     /// Print the completions for a shell
     #[command(after_help = "Example:\n  source <(ferrolet completions bash)")]
     Completions { shell: clap_complete::Shell },
@@ -115,6 +131,7 @@ fn main() -> ExitCode {
         return kubelet::run(&flags);
     }
     match Arguments::parse().command {
+        Command::Up(arguments) => up::run(&arguments),
         Command::Kubelet { flags } => kubelet::run(&flags),
         Command::Config { verb } => config::run(verb),
         Command::Certs { verb } => certs::run(verb),
@@ -125,6 +142,8 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Heartbeat(arguments) => heartbeat::run(&arguments),
         Command::Fleet(arguments) => fleet::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Explain { topic } => explain::run(&topic),
         Command::Completions { shell } => completions::run(shell),
         Command::Join(arguments) => join::run(*arguments),
         Command::Reset(arguments) => reset::run(&arguments),

@@ -107,9 +107,11 @@ async fn serve(arguments: &Arguments, shutdown: CancellationToken) -> Result<(),
         ..RuntimeShape::default()
     };
     let runtime = Arc::new(Runtime::new(Arc::new(shape), clock.clone(), faults));
+    let streams = runtime.open_streams_port().await?;
     announce(arguments)?;
     tokio::join!(
         runtime.keep_logs(shutdown.cancelled()),
+        streams.serve(shutdown.clone()),
         socket.serve(runtime.clone(), recorder, clock, shutdown.clone()),
     );
     // The last lines are written once nobody is left who could make another.

@@ -164,7 +164,9 @@ fn explain_says_who_gave_a_value_and_what_it_was() {
 #[test]
 fn what_has_no_effect_is_listed_by_explain_and_at_verbosity_two() {
     let listed = stdout(&run(&["config", "explain", "--not-effective"]));
-    assert!(listed.lines().any(|line| line.starts_with("contentType ")));
+    for name in ["contentType ", "featureGates.PodsAPI "] {
+        assert!(listed.lines().any(|line| line.starts_with(name)), "{name}");
+    }
     assert!(
         !listed
             .lines()

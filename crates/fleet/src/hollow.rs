@@ -1,13 +1,15 @@
 //! One hollow node: a whole agent on a simulated machine.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::{
-    Access, Config, Membership, Place, PodFlags, PodsConfig, PodsConfigError, Rates, Seams,
-    ServingSource, SharedObjects,
+    Access, Config, DoorConfig, Membership, Place, PodFlags, PodsConfig, PodsConfigError, Rates,
+    Seams, ServingSource, SharedObjects,
 };
 use api::objects::{Nodes, PodsByNode, Referenced, RuntimeClasses, Services, ServicesSeen};
 use api::transport::Options;
@@ -27,6 +29,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use types::figures::Boards;
 
 use crate::spec::{NodeSpec, ZONE_LABEL};
 
@@ -41,7 +44,35 @@ pub struct Common {
     pub options: Options,
     pub dial: Dial,
     pub connections: Connections,
+    /// `None`: nobody listens.
+    pub doors: Option<Doors>,
     pub process_id: u32,
+}
+
+/// The ports of nodes: each has its own, at the address of the machine that all run on.
+#[derive(Clone, Debug)]
+pub struct Doors {
+    /// What they have in common: all but the number.
+    pub config: DoorConfig,
+    /// Where the API server reaches them.
+    pub address: IpAddr,
+    pub ports: RangeInclusive<u16>,
+    /// What each finds on its machine: the CA of clients.
+    pub files: Arc<BTreeMap<PathBuf, Vec<u8>>>,
+}
+
+impl Doors {
+    pub(crate) fn places(&self) -> (IpAddr, RangeInclusive<u16>) {
+        (self.address, self.ports.clone())
+    }
+
+    fn at(&self, port: u16) -> DoorConfig {
+        let mut config = self.config.clone();
+        config.address.set_port(port);
+        // There is one number for it, and there are many nodes.
+        config.read_only = None;
+        config
+    }
 }
 
 /// As whom the nodes speak with the API server, and over what.
@@ -160,7 +191,7 @@ impl Common {
     pub(crate) fn node(
         &self,
         spec: &NodeSpec,
-        address: IpAddr,
+        address: SocketAddr,
         faults: watch::Receiver<Faults>,
     ) -> Result<(Config, Seams), HollowError> {
         let membership = Membership {
@@ -170,15 +201,20 @@ impl Common {
         let config = Config {
             place: Place::Cluster(Box::new(membership)),
             serving: self.serving(&spec.name),
+            door: self.doors.as_ref().map(|doors| doors.at(address.port())),
+            // Thousands of nodes have one address, and there is one number for it.
             healthz: None,
             pods: self.pods(spec)?,
         };
         let clock = self.options.clock.clone();
-        let machine =
-            Machine::new(&spec.name, spec.kind.machine.clone(), address).ailing(faults.clone());
-        let machine = Arc::new(machine);
-        let runtime = sim::Runtime::new(spec.kind.runtime.clone(), clock, faults);
+        let runtime = sim::Runtime::new(spec.kind.runtime.clone(), clock, faults.clone());
         let runtime = Arc::new(runtime);
+        let files = self.doors.as_ref().map(|doors| doors.files.clone());
+        let machine = Machine::new(&spec.name, spec.kind.machine.clone(), address.ip())
+            .with_files(files.unwrap_or_default())
+            .ailing(faults)
+            .running(runtime.clone());
+        let machine = Arc::new(machine);
         let seams = Seams {
             options: self.options.clone(),
             dial: self.dial.clone(),
@@ -187,6 +223,7 @@ impl Common {
             net: runtime.clone(),
             runtime,
             registry: Registry::new(),
+            figures: Boards::default(),
             process_id: self.process_id,
         };
         Ok((config, seams))
@@ -203,18 +240,21 @@ impl Common {
             records: Arc::new(Records::in_memory()),
             plugins: None,
             garbage: Limits::default(),
+            // A hollow node's directories are in memory.
+            pod_resources: None,
+            runtime_group: None,
             zone: TimeZone::UTC,
         };
         PodsConfig::from_settings(&self.settings, &self.gates, &flags)
     }
 
-    fn config(&self, spec: &NodeSpec, address: IpAddr) -> Result<node::Config, ConfigError> {
+    fn config(&self, spec: &NodeSpec, address: SocketAddr) -> Result<node::Config, ConfigError> {
         let kind = &spec.kind;
         let zone = spec.zone.clone().map(|zone| (ZONE_LABEL.to_owned(), zone));
         let flags = FlagValues {
             node_name: spec.name.clone(),
             hostname: spec.name.clone(),
-            node_ip: address.to_string(),
+            node_ip: address.ip().to_string(),
             node_labels: kind.labels.clone().into_iter().chain(zone).collect(),
             root_directory: PathBuf::from("/var/lib/kubelet"),
             kubelet_version: match &kind.kubelet_version {
@@ -231,8 +271,7 @@ impl Common {
         if let Some(pods) = kind.pods {
             config.resources.pods.most = pods;
         }
-        // Nobody listens there yet.
-        config.port = 0;
+        config.port = address.port().into();
         Ok(config)
     }
 
@@ -261,16 +300,26 @@ impl Common {
         }
     }
 
-    /// A certificate of its own is for those who are somebody.
+    /// Only those who are somebody can ask for a certificate. The others sign their own, and
+    /// those without a place for it each time anew.
     fn serving(&self, name: &str) -> Option<ServingSource> {
-        let Connections::Own { state, zone, .. } = &self.connections else {
-            return None;
+        let directory = match &self.connections {
+            Connections::Own { state, zone, .. } => {
+                let directory = state.join(name).join("pki");
+                if self.settings.bool("serverTLSBootstrap") {
+                    return Some(ServingSource::Signer {
+                        dns_only: false,
+                        directory,
+                        zone: zone.clone(),
+                    });
+                }
+                Some(directory)
+            }
+            Connections::Shared(_) => None,
         };
-        let wanted = self.settings.bool("serverTLSBootstrap");
-        wanted.then(|| ServingSource::Signer {
-            dns_only: false,
-            directory: state.join(name).join("pki"),
-            zone: zone.clone(),
+        self.doors.is_some().then(|| ServingSource::SelfSigned {
+            host: name.to_owned(),
+            directory,
         })
     }
 }

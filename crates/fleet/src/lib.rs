@@ -21,5 +21,5 @@ pub mod spec;
 mod addresses;
 mod hollow;
 
-pub use hollow::{Common, Connections, Followers, HollowError, SharedConnections};
+pub use hollow::{Common, Connections, Doors, Followers, HollowError, SharedConnections};
 pub use roster::{Roster, RosterError};

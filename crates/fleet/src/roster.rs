@@ -8,7 +8,7 @@ mod launch;
 mod removal;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tokio_util::task::JoinMap;
 use tracing::warn;
 
 use crate::addresses::Addresses;
-use crate::hollow::Common;
+use crate::hollow::{Common, Doors};
 use crate::plan::{Step, steps};
 use crate::seat::{Seat, Seats};
 use crate::spec::{Ailment, FLEET_LABEL, Fleet, NodeSpec};
@@ -42,7 +42,9 @@ pub enum RosterError {
     Config(#[from] HollowError),
     #[error(transparent)]
     Agent(#[from] AgentError),
-    #[error("there are no addresses left for it")]
+    #[error(
+        "there is no address or port left for it: widen the range of ports, or have fewer nodes"
+    )]
     NoAddress,
     #[error(
         "a node of this name is there that is not of this fleet; it is left alone: delete it, or choose other names"
@@ -63,7 +65,7 @@ type Remove = Box<dyn Fn(String) -> Task + Send + Sync>;
 /// What a node is started with.
 struct Launched {
     spec: NodeSpec,
-    address: Option<IpAddr>,
+    address: Option<SocketAddr>,
     faults: watch::Receiver<Faults>,
     member: watch::Sender<Option<Member>>,
     left: watch::Sender<Option<Duration>>,
@@ -92,7 +94,7 @@ struct Slot {
     wanted: bool,
     queued: bool,
     change: Change,
-    address: Option<IpAddr>,
+    address: Option<SocketAddr>,
     faults: watch::Sender<Faults>,
     ailment: watch::Sender<Ailment>,
     member: watch::Sender<Option<Member>>,
@@ -131,11 +133,18 @@ impl Roster {
     pub fn new(common: Common, client: Client, fleet: &str, pace: Duration) -> Self {
         let clock = common.options.clock.clone();
         let remove = removal::one_by_one(client.clone(), clock.clone(), fleet.to_owned());
+        let addresses = Addresses::new(common.doors.as_ref().map(Doors::places));
         let launch = launch::agents(common, client);
-        Self::with(launch, remove, clock, pace)
+        Self::with(launch, remove, addresses, clock, pace)
     }
 
-    fn with(launch: Launch, remove: Remove, clock: SharedClock, pace: Duration) -> Self {
+    fn with(
+        launch: Launch,
+        remove: Remove,
+        addresses: Addresses,
+        clock: SharedClock,
+        pace: Duration,
+    ) -> Self {
         Self {
             launch,
             remove,
@@ -144,7 +153,7 @@ impl Roster {
             seats: Seats::default(),
             slots: BTreeMap::new(),
             queue: VecDeque::new(),
-            addresses: Addresses::default(),
+            addresses,
             agents: JoinMap::new(),
             removals: JoinMap::new(),
         }

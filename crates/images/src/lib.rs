@@ -11,12 +11,13 @@
 //! made of, nor write to the API.
 //!
 //! Not here yet: removing images to make room, and with it the removal of their
-//! records; figures.
+//! records.
 
 pub mod backoff;
 pub mod config;
 pub mod credentials;
 mod limits;
+mod metrics;
 pub mod policy;
 pub mod pull;
 pub mod records;
@@ -26,5 +27,6 @@ pub mod reference;
 mod testing;
 
 pub use config::Config;
+pub use metrics::Metrics;
 pub use policy::{PullPolicy, Reason, Said, Waiting};
 pub use pull::{Ensured, Images, Parts, Request};

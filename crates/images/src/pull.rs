@@ -23,6 +23,7 @@ use crate::backoff::{Backoff, Key};
 use crate::config::{AtOnce, Config};
 use crate::credentials::{Asking, BadPullSecret, Credential, NodeFiles, Plugins, from_secrets};
 use crate::limits::TokenBucket;
+use crate::metrics::{self, Metrics};
 use crate::policy::{
     self, Course, PullPolicy, Pulled, Reason, Said, Waiting, course, course_without_right,
 };
@@ -40,6 +41,7 @@ pub struct Parts {
     pub records: Arc<Records>,
     /// `None`: none are configured.
     pub plugins: Option<Plugins>,
+    pub metrics: Arc<Metrics>,
 }
 
 /// An image for a container, or for an image volume.
@@ -149,6 +151,7 @@ impl Images {
             return;
         }
         let records = &self.parts.records;
+        self.count_records().await;
         let intents = match records.perform(|records| records.left_behind()).await {
             Ok(intents) if intents.is_empty() => return,
             Ok(intents) => intents,
@@ -188,6 +191,18 @@ impl Images {
 
     /// Sees to it that the image is there and that the pod may use it.
     pub async fn ensure(&self, request: &Request<'_>, say: Say<'_>) -> Result<Ensured, Waiting> {
+        let mut counted = metrics::Course::default();
+        let ensured = self.try_ensure(request, say, &mut counted).await;
+        self.parts.metrics.requested(request.policy, counted);
+        ensured
+    }
+
+    async fn try_ensure(
+        &self,
+        request: &Request<'_>,
+        say: Say<'_>,
+        counted: &mut metrics::Course,
+    ) -> Result<Ensured, Waiting> {
         let image = with_default_tag(request.image)
             .map_err(|error| tell(say, policy::invalid_name(request.image, &error)))?;
         let spec = self.spec(request, image);
@@ -197,12 +212,17 @@ impl Images {
         } else {
             None
         };
+        if request.policy.looks_first() {
+            counted.present = Some(present.is_some());
+        }
         // Looked for once, and no earlier than needed.
         let mut credentials = None;
         let course = match (course(request.policy, present.is_some()), present) {
             (Course::Use, Some(image)) => {
                 let may_use = self.may_use(request, &spec, &image.id, &mut credentials);
-                if may_use.await? {
+                let may_use = may_use.await?;
+                counted.pulled = Some(!may_use);
+                if may_use {
                     say(Said::present(request.image, self.verification.is_some()));
                     return Ok(Ensured {
                         image_ref: image.id,
@@ -216,11 +236,17 @@ impl Images {
         if course == Course::Refuse {
             return Err(tell(say, policy::never_pulled(request.image)));
         }
+        counted.pulled = Some(true);
         let credentials = match credentials {
             Some(credentials) => credentials,
             None => self.credentials(request, &spec).await?,
         };
         self.pull(request, spec, credentials, say).await
+    }
+
+    /// Whether the runtime is told for which handler an image is.
+    pub fn differ_by_handler(&self) -> bool {
+        self.by_handler
     }
 
     fn spec(&self, request: &Request<'_>, image: String) -> ImageSpec {
@@ -262,6 +288,7 @@ impl Images {
         let Some(verification) = &self.verification else {
             return Ok(true);
         };
+        let checks = &self.parts.metrics.checks;
         let records = &self.parts.records;
         let (image, id) = (request.image.to_owned(), image_ref.to_owned());
         let known = records.perform(move |records| records.known(&image, &id));
@@ -270,16 +297,25 @@ impl Images {
             // Nobody is let in for want of a readable record.
             Err(error) => {
                 tracing::warn!(pod = %request.pod, %error, "image will be pulled again");
+                checks.inc(&["error"]);
                 return Ok(false);
             }
         };
+        let is_needed = verification.is_needed(request.image, &known);
         let verdict = match judge(verification, request.image, &known) {
             Judgement::Known(verdict) => verdict,
             Judgement::Ask(held) => {
-                let found = credentials.insert(self.credentials(request, spec).await?);
+                let found = self.credentials(request, spec).await;
+                let found = found.inspect_err(|_| checks.inc(&["error"]))?;
+                let found = credentials.insert(found);
                 compare(held, records::shown(&*found))
             }
         };
+        checks.inc(&[match (is_needed, &verdict) {
+            (false, _) => "credentialPolicyAllowed",
+            (true, Verdict::PullAgain) => "mustAuthenticate",
+            (true, _) => "credentialRecordFound",
+        }]);
         match verdict {
             Verdict::Use => Ok(true),
             Verdict::PullAgain => Ok(false),
@@ -366,6 +402,8 @@ impl Images {
             size: fetched.size,
         };
         say(Said::pulled(image, &pulled));
+        let class = metrics::size_class(pulled.size);
+        self.parts.metrics.pulls.took(&[class], pulled.since_asked);
         self.backoff().collect(now);
         if let Some(intent) = intent {
             let wall = self.parts.clock.now();
@@ -391,6 +429,7 @@ impl Images {
             let text = "Failed to record image pull intent for container image";
             Waiting::new(Reason::ErrImagePull, format!("{text} {image:?}: {error}"))
         });
+        self.count_records().await;
         intent.map(Some)
     }
 
@@ -402,6 +441,16 @@ impl Images {
     ) {
         if let Err(error) = self.parts.records.perform(record).await {
             tracing::warn!(image, %error, "pull not recorded");
+        }
+        self.count_records().await;
+    }
+
+    /// How many there are now. Pulls are rare, and a list of names is short.
+    async fn count_records(&self) {
+        let counted = self.parts.records.perform(|records| records.count());
+        if let Ok((intents, records)) = counted.await {
+            self.parts.metrics.intents.set_count(intents);
+            self.parts.metrics.records.set_count(records);
         }
     }
 

@@ -202,6 +202,12 @@ impl Records {
         Ok(state.pulled.put(image_ref, &content)?)
     }
 
+    /// How many pulls are recorded as begun, and how many images as pulled.
+    pub(crate) fn count(&self) -> Result<(usize, usize), RecordError> {
+        let state = self.state();
+        Ok((state.pulling.count()?, state.pulled.count()?))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -137,6 +137,20 @@ impl Hierarchies {
         Ok(group.join("memory.swap.max").exists())
     }
 
+    pub(crate) fn version(&self) -> CgroupVersion {
+        self.version
+    }
+
+    /// Where a group is in the hierarchy of a controller; the second version has one
+    /// place for all, also for what a machine does not control.
+    pub(crate) fn place(&self, controller: &str, path: &Path) -> Option<PathBuf> {
+        let hierarchy = match self.version {
+            CgroupVersion::V1 => self.of(controller),
+            CgroupVersion::V2 => self.all.first(),
+        };
+        Some(hierarchy?.group(path))
+    }
+
     fn of(&self, controller: &str) -> Option<&Hierarchy> {
         let mut all = self.all.iter();
         all.find(|one| one.controllers.contains(controller))

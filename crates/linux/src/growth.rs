@@ -17,6 +17,8 @@ const BUFFER: usize = 1024;
 
 pub(crate) struct Writes {
     files: Files,
+    /// What is told of.
+    events: WatchMask,
     /// `None` where the kernel has no instance to give: then nothing is told.
     kernel: Option<(Watches, EventStream<[u8; BUFFER]>)>,
     /// As the machine calls them. A watch ends with its file, too.
@@ -36,6 +38,15 @@ impl fmt::Debug for Writes {
 impl Writes {
     /// To be called inside a runtime.
     pub(crate) fn new(files: Files) -> Self {
+        Self::telling(files, WatchMask::MODIFY)
+    }
+
+    /// Also tells of files that get another name. To be called inside a runtime.
+    pub(crate) fn and_moves(files: Files) -> Self {
+        Self::telling(files, WatchMask::MODIFY | WatchMask::MOVE_SELF)
+    }
+
+    fn telling(files: Files, events: WatchMask) -> Self {
         let begun = || -> io::Result<_> {
             let inotify = Inotify::init()?;
             let watches = inotify.watches();
@@ -43,6 +54,7 @@ impl Writes {
         };
         Self {
             files,
+            events,
             kernel: begun().ok(),
             watched: HashMap::new(),
         }
@@ -52,9 +64,9 @@ impl Writes {
 /// What an event tells: a file that was written to, if it was watched.
 fn told(watched: &mut HashMap<WatchDescriptor, PathBuf>, event: &EventOwned) -> Option<PathBuf> {
     // The last that is heard of a watch: its file is gone, or it has had its event.
-    let written = event.mask.contains(EventMask::MODIFY);
+    let changed = EventMask::MODIFY | EventMask::MOVE_SELF;
     let file = watched.remove(&event.wd);
-    file.filter(|_| written)
+    file.filter(|_| event.mask.intersects(changed))
 }
 
 impl Growth for Writes {
@@ -62,10 +74,24 @@ impl Growth for Writes {
         let Some((watches, _)) = &mut self.kernel else {
             return;
         };
-        let mask = WatchMask::MODIFY | WatchMask::ONESHOT | WatchMask::DONT_FOLLOW;
+        let mask = self.events | WatchMask::ONESHOT | WatchMask::DONT_FOLLOW;
         if let Ok(descriptor) = watches.add(self.files.path(file), mask) {
             self.watched.insert(descriptor, file.to_owned());
         }
+    }
+
+    fn forget(&mut self, file: &Path) {
+        let Some((watches, _)) = &mut self.kernel else {
+            return;
+        };
+        self.watched.retain(|descriptor, watched| {
+            let kept = watched != file;
+            if !kept {
+                // It may have had its event, and gone by itself.
+                let _ = watches.remove(descriptor.clone());
+            }
+            kept
+        });
     }
 
     fn grown(&mut self) -> Grown<'_> {
@@ -126,6 +152,20 @@ mod tests {
         write(&root.path().join("a"));
         assert_eq!(told(&mut writes).await, [a]);
         assert_eq!(writes.watched.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_asks_hears_of_another_name_and_what_is_forgotten_is_not_told() {
+        let root = tree(&[("a", ""), ("b", "")]);
+        let mut writes = Writes::and_moves(Files::new(root.path().to_owned()));
+        let [a, b] = ["/a", "/b"].map(PathBuf::from);
+        writes.watch(&a);
+        writes.watch(&b);
+        writes.forget(&a);
+        fs::rename(root.path().join("a"), root.path().join("c")).unwrap();
+        fs::rename(root.path().join("b"), root.path().join("d")).unwrap();
+        assert_eq!(told(&mut writes).await, [b]);
+        assert!(writes.watched.is_empty(), "{writes:?}");
     }
 
     #[tokio::test]

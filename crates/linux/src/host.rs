@@ -3,14 +3,18 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, Executed, Growth, Hint, HostError,
-    Interface, Listing, MachineFacts, Program, SubordinateIds,
+    Answer, Below, CgroupFacts, CgroupValue, DefaultRoute, Depth, DiskFigures, Executed, FileId,
+    GroupFigures, Growth, Heard, Hint, HostError, Interface, InterfaceFigures, Listing,
+    MachineFacts, MachineFigures, Program, SubordinateIds,
 };
 
+use crate::below::{self, Turns};
 use crate::cgroups::Hierarchies;
+use crate::figures::{self, Fixed};
 use crate::files::Files;
 use crate::growth::Writes;
 use crate::{accounts, hints, interfaces, machine, programs, routes};
@@ -19,6 +23,13 @@ use crate::{accounts, hints, interfaces, machine, programs, routes};
 #[derive(Clone, Debug)]
 pub struct LinuxHost {
     files: Files,
+    /// Where they are is told by a list of all mounts, of which pods have many; it
+    /// stays as it is while the machine runs.
+    cgroups: Arc<OnceLock<Hierarchies>>,
+    /// Of those who read files that others write.
+    turns: Turns,
+    /// Looked at when somebody first asks for figures.
+    fixed: Arc<OnceLock<Fixed>>,
 }
 
 impl LinuxHost {
@@ -27,7 +38,19 @@ impl LinuxHost {
     pub fn new(root: PathBuf) -> Self {
         Self {
             files: Files::new(root),
+            cgroups: Arc::default(),
+            turns: Turns::default(),
+            fixed: Arc::default(),
         }
+    }
+
+    /// A machine that has none is looked at again the next time.
+    fn cgroups(&self) -> Result<&Hierarchies, HostError> {
+        if let Some(known) = self.cgroups.get() {
+            return Ok(known);
+        }
+        let found = Hierarchies::look(&self.files)?;
+        Ok(self.cgroups.get_or_init(|| found))
     }
 
     /// Where a path of the machine is for us.
@@ -111,6 +134,27 @@ impl Host for LinuxHost {
         Box::new(Writes::new(self.files.clone()))
     }
 
+    fn changes(&self) -> Box<dyn Growth> {
+        Box::new(Writes::and_moves(self.files.clone()))
+    }
+
+    fn below<'a>(&'a self, root: &'a Path, path: &'a Path) -> Answer<'a, Below> {
+        let root = self.files.path(root);
+        let (path, turns) = (path.to_owned(), self.turns.clone());
+        Box::pin(async move {
+            let named = root.join(&path);
+            let looked = turns
+                .take(move |turns| below::look(&root, &path, turns))
+                .await;
+            looked.map_err(|cause| HostError::at(&named, cause))
+        })
+    }
+
+    fn file_id(&self, path: &Path) -> Result<Option<FileId>, HostError> {
+        let path = self.files.path(path);
+        below::id_at(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {
         self.files.write(path, content, mode)
     }
@@ -128,32 +172,63 @@ impl Host for LinuxHost {
         })
     }
 
+    fn hear(&self, program: Program) -> Result<Heard, HostError> {
+        let path = self.files.path(&program.path);
+        programs::hear(&path, &program).map_err(|cause| HostError::at(&path, cause))
+    }
+
     fn cgroup_facts(&self) -> Result<CgroupFacts, HostError> {
-        Hierarchies::look(&self.files)?.facts(&self.files)
+        self.cgroups()?.facts(&self.files)
     }
 
     fn make_cgroup(&self, path: &Path) -> Result<(), HostError> {
-        Hierarchies::look(&self.files)?.make(path)
+        self.cgroups()?.make(path)
     }
 
     fn has_cgroup(&self, path: &Path) -> Result<bool, HostError> {
-        Hierarchies::look(&self.files)?.has(path)
+        self.cgroups()?.has(path)
     }
 
     fn write_cgroup(&self, path: &Path, values: &[CgroupValue]) -> Result<(), HostError> {
-        Hierarchies::look(&self.files)?.write(path, values)
+        self.cgroups()?.write(path, values)
     }
 
     fn read_cgroup(&self, path: &Path, file: &str) -> Result<Option<String>, HostError> {
-        Hierarchies::look(&self.files)?.read(path, file)
+        self.cgroups()?.read(path, file)
     }
 
     fn remove_cgroup(&self, path: &Path) -> Result<(), HostError> {
-        Hierarchies::look(&self.files)?.remove(path)
+        self.cgroups()?.remove(path)
     }
 
     fn cgroups_in(&self, path: &Path) -> Result<Vec<String>, HostError> {
-        Hierarchies::look(&self.files)?.below(path)
+        self.cgroups()?.below(path)
+    }
+
+    fn group_figures(&self, path: &Path, depth: Depth) -> Result<Option<GroupFigures>, HostError> {
+        let found = figures::of_group(&self.files, self.cgroups()?, path, depth);
+        found.map_err(|cause| HostError::at(path, cause))
+    }
+
+    fn cpu_time(&self, path: &Path) -> Result<Option<u64>, HostError> {
+        let found = figures::cpu_time(self.cgroups()?, path);
+        found.map_err(|cause| HostError::at(path, cause))
+    }
+
+    fn first_process(&self, path: &Path) -> Result<Option<u32>, HostError> {
+        let found = figures::first_process(self.cgroups()?, path);
+        found.map_err(|cause| HostError::at(path, cause))
+    }
+
+    fn network_figures(&self, process: u32) -> Result<Option<Vec<InterfaceFigures>>, HostError> {
+        let found = figures::network_of(&self.files, process);
+        found.map_err(|cause| HostError::new(format!("the network of process {process}"), cause))
+    }
+
+    fn machine_figures(&self) -> Result<MachineFigures, HostError> {
+        let look = || Fixed::look(&self.files, self.cgroups().ok());
+        let fixed = self.fixed.get_or_init(look);
+        Ok(figures::of_machine(&self.files, fixed))
     }
 }
 
@@ -162,6 +237,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::testing::{put, tree};
 
     fn host() -> LinuxHost {
         LinuxHost::new(PathBuf::from("/"))
@@ -175,6 +251,19 @@ mod tests {
         assert!(figures.inodes_free <= figures.inodes);
         let error = host().disk(Path::new("/no/such/path")).unwrap_err();
         assert!(error.what.contains("/no/such/path"), "{error}");
+    }
+
+    #[test]
+    fn cgroups_that_come_late_are_found_and_those_found_are_not_looked_for_again() {
+        let root = tree(&[("proc/self/mountinfo", "")]);
+        let host = LinuxHost::new(root.path().to_owned());
+        host.cgroup_facts().unwrap_err();
+        let mount = "30 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
+        put(root.path(), "proc/self/mountinfo", mount);
+        let found = host.cgroup_facts().unwrap().controllers;
+        assert!(found.contains("cpu"), "{found:?}");
+        put(root.path(), "proc/self/mountinfo", "");
+        assert_eq!(host.clone().cgroup_facts().unwrap().controllers, found);
     }
 
     #[tokio::test]

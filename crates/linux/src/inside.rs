@@ -13,6 +13,9 @@ use rustix::io::Errno;
 use crate::sub_path::Volume;
 use crate::trees::absent;
 
+/// How often a way is tried that the kernel could not be sure of.
+const TRIES: u32 = 1000;
+
 /// So many bytes at most; `None` if there is no such file.
 pub(crate) fn read(volume: &Path, path: &Path, most: usize) -> io::Result<Option<Vec<u8>>> {
     let file = match open(volume, path) {
@@ -34,7 +37,15 @@ fn open(volume: &Path, path: &Path) -> io::Result<OwnedFd> {
     let root = openat(CWD, &root, flags, Mode::empty())?;
     // A pipe that nobody writes to is not waited for.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+    let mut tries = 0;
+    let opened = loop {
+        match openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+            // Something was renamed somewhere on the machine while a way up was followed.
+            Err(Errno::AGAIN) if tries < TRIES => tries += 1,
+            opened => break opened,
+        }
+    };
+    match opened {
         // Kernels before 5.6: there, a link that leads out is refused.
         Err(Errno::NOSYS) => reopen(&Volume::open(volume)?.part(path)?, flags),
         file => Ok(file?),

@@ -1,18 +1,22 @@
 //! The real machine behind the seams: its clock, what it is made of and how it
-//! is connected; and what a process can ask of it for itself ([`process`]).
+//! is connected; and what a process can ask of it for itself ([`process`], [`profile`]).
 //!
 //! In: the kernel, and the files below a root that is normally `/`. Out: the
 //! traits of `seams`. It must not know what a node does with them.
 
 mod accounts;
+mod below;
+mod binds;
 mod cgroups;
 mod clock;
 mod compressed;
 mod cpus;
+mod figures;
 mod files;
 mod growth;
 mod hints;
 mod host;
+mod host_paths;
 mod huge_pages;
 mod inside;
 mod interfaces;
@@ -20,7 +24,9 @@ mod lone_files;
 mod machine;
 mod mounts;
 mod net;
+mod ownership;
 pub mod process;
+pub mod profile;
 mod programs;
 mod publish;
 mod routes;
@@ -30,6 +36,7 @@ mod sub_path;
 #[cfg(test)]
 mod testing;
 mod trees;
+mod usage;
 
 pub use clock::SystemClock;
 pub use host::LinuxHost;

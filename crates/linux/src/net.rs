@@ -1,12 +1,10 @@
 //! The machine's own network.
 
 use std::io;
-use std::net::SocketAddr;
 
-use rustix::net::sockopt;
 use seams::Net;
 use seams::net::{Destination, DialError, Dialing};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 
 /// Connections as the kernel makes them: whoever the machine can reach is reached.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +28,7 @@ async fn connect(to: Destination<'_>) -> Result<TcpStream, DialError> {
     let addresses = tokio::net::lookup_host((to.host, to.port)).await;
     let mut refusal = None;
     for address in addresses.map_err(lookup)? {
-        match connect_to(address, to).await {
+        match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),
             Err(cause) => {
                 refusal.get_or_insert(DialError::Connect { address, cause });
@@ -41,20 +39,8 @@ async fn connect(to: Destination<'_>) -> Result<TcpStream, DialError> {
     Err(refusal.unwrap_or_else(nobody))
 }
 
-async fn connect_to(address: SocketAddr, to: Destination<'_>) -> io::Result<TcpStream> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    // Before it connects, so that it holds for a connection that is given up, too.
-    sockopt::set_socket_linger(&socket, to.linger)?;
-    socket.connect(address).await
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use seams::net::Connection;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
@@ -62,11 +48,7 @@ mod tests {
     use super::*;
 
     fn destination(host: &str, port: u16) -> Destination<'_> {
-        Destination {
-            host,
-            port,
-            linger: None,
-        }
+        Destination { host, port }
     }
 
     #[tokio::test]
@@ -103,19 +85,5 @@ mod tests {
         let unknown = LinuxNet.dial(destination("nobody.invalid", 1)).await;
         let unknown = unknown.unwrap_err();
         assert!(matches!(unknown, DialError::Lookup { .. }), "{unknown}");
-    }
-
-    #[tokio::test]
-    async fn a_connection_lingers_as_long_as_was_asked() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        for linger in [None, Some(Duration::from_secs(1))] {
-            let to = Destination {
-                linger,
-                ..destination("127.0.0.1", port)
-            };
-            let stream = connect(to).await.unwrap();
-            assert_eq!(sockopt::socket_linger(&stream).unwrap(), linger);
-        }
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 const OWN_OOM_SCORE: &str = "/proc/self/oom_score_adj";
@@ -72,6 +72,38 @@ pub fn set_open_files(limit: u64) -> Result<(), ProcessError> {
         cause: cause.into(),
     })
 }
+
+/// Lets this process have as many files open as the machine allows it: how many those are.
+pub fn raise_open_files() -> Result<u64, ProcessError> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    setrlimit(Resource::Nofile, raised).map_err(|cause| ProcessError::OpenFiles {
+        limit: most,
+        cause: cause.into(),
+    })?;
+    Ok(most)
+}
+
+/// Gives memory back to the machine that was freed and that the allocator keeps for the
+/// next time: glibc does so by itself only for what is freed last.
+#[cfg(target_env = "gnu")]
+#[allow(
+    unsafe_code,
+    reason = "a call into the C library that has no safe form"
+)]
+pub fn give_back_memory() {
+    // Safety: it takes no pointer, and may be called by any thread at any time: it holds
+    // the allocator's own locks, and touches only pages in which nothing is allocated.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators of Linux's C libraries keep nothing for long.
+#[cfg(not(target_env = "gnu"))]
+pub fn give_back_memory() {}
 
 /// What this process holds of the machine's memory, in bytes.
 pub fn resident_memory() -> Result<u64, ProcessError> {
@@ -153,8 +185,6 @@ impl ServiceManager {
 mod tests {
     use std::time::Duration;
 
-    use rustix::process::getrlimit;
-
     use super::*;
 
     #[test]
@@ -163,6 +193,21 @@ mod tests {
         assert_eq!(resident(status), Some(812 * 1024));
         assert_eq!(resident("Name:\tx\n"), None);
         assert!(resident_memory().unwrap() > 100 * 1024);
+    }
+
+    #[test]
+    fn memory_that_was_freed_is_given_back_though_what_came_last_is_still_used() {
+        const PIECES: usize = 8 << 10;
+        // Below the size at which the allocator maps each piece by itself.
+        let mut pieces: Vec<_> = (0..PIECES).map(|_| vec![1_u8; 8 << 10]).collect();
+        let last = pieces.split_off(PIECES - 1);
+        let used = resident_memory().unwrap();
+        drop(pieces);
+        give_back_memory();
+        let left = resident_memory().unwrap();
+        // Half of it: other tests allocate at the same time.
+        assert!(left + (32 << 20) < used, "{used} bytes, then {left}");
+        drop(last);
     }
 
     #[test]

@@ -7,12 +7,16 @@ use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use seams::host::{Executed, Program};
+use seams::host::{Executed, Heard, Program};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStdin, Command};
 
 /// How much of its complaints is kept.
 const COMPLAINT: usize = 2048;
+
+/// How much of what is heard as it comes is handed on at once.
+const BLOCK: usize = 64 * 1024;
 
 /// Whether there is something that can be run.
 pub(crate) fn is_program(path: &Path) -> io::Result<bool> {
@@ -41,18 +45,52 @@ pub(crate) async fn execute(path: &Path, program: Program) -> io::Result<Execute
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    let mut group = Group(
-        child
-            .id()
-            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
-    );
-    let executed = hear(&mut child, &program).await?;
+    let mut group = Group::of(&child);
+    let executed = listen(&mut child, &program).await?;
     // Its number may soon be another's.
     group.0 = None;
     Ok(executed)
 }
 
-async fn hear(child: &mut Child, program: &Program) -> io::Result<Executed> {
+/// Starts it. What it prints and what it complains of come in the order in which it
+/// writes them. It and its children are killed when the stream is dropped.
+pub(crate) fn hear(path: &Path, program: &Program) -> io::Result<Heard> {
+    let (output, input) = io::pipe()?;
+    let child = Command::new(path)
+        .args(&program.arguments)
+        .envs(
+            program
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        )
+        .stdin(Stdio::null())
+        .stdout(input.try_clone()?)
+        .stderr(input)
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    let group = Group::of(&child);
+    let output = pipe::Receiver::from_owned_fd(output.into())?;
+    let heard = futures_util::stream::try_unfold((output, group, child), next_block);
+    Ok(Box::pin(heard))
+}
+
+type Hearing = (pipe::Receiver, Group, Child);
+
+async fn next_block(hearing: Hearing) -> io::Result<Option<(Vec<u8>, Hearing)>> {
+    let (mut output, mut group, mut child) = hearing;
+    let mut block = Vec::with_capacity(BLOCK);
+    if output.read_buf(&mut block).await? > 0 {
+        return Ok(Some((block, (output, group, child))));
+    }
+    child.wait().await?;
+    // Its number may soon be another's.
+    group.0 = None;
+    Ok(None)
+}
+
+async fn listen(child: &mut Child, program: &Program) -> io::Result<Executed> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (output, complaint, ()) = tokio::try_join!(
         read(stdout, program.most_output),
@@ -100,6 +138,14 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>, most: usize) -> io::Result<(
 /// the child is reaped, so that the number cannot mean another group.
 struct Group(Option<Pid>);
 
+impl Group {
+    /// It leads a group of its own.
+    fn of(child: &Child) -> Self {
+        let number = child.id().and_then(|id| i32::try_from(id).ok());
+        Self(number.and_then(Pid::from_raw))
+    }
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
@@ -113,6 +159,8 @@ impl Drop for Group {
 mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
+
+    use futures_util::StreamExt as _;
 
     use super::*;
     use crate::testing::tree;
@@ -155,6 +203,18 @@ mod tests {
         assert_eq!((executed.output.len(), executed.is_cut), (1000, true));
         assert_eq!(executed.complaint.len(), COMPLAINT);
         assert_eq!(executed.outcome, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn one_that_is_heard_as_it_speaks_is_heard_in_its_order_to_the_end() {
+        let script = "echo one; echo two >&2; echo three; exit 3";
+        let mut heard = hear(Path::new("/bin/sh"), &program(script)).unwrap();
+        let mut all = Vec::new();
+        while let Some(block) = heard.next().await {
+            all.extend(block.unwrap());
+        }
+        assert_eq!(all, b"one\ntwo\nthree\n");
+        assert!(hear(Path::new("/absent"), &program("")).is_err());
     }
 
     async fn a_moment() {

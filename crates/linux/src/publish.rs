@@ -14,13 +14,14 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 use seams::host::HostError;
 use seams::storage::{GroupShare, Tree, TreeFile};
 
-use crate::trees;
+use crate::{ownership, trees};
 
 /// The link to what is to be seen.
 const DATA: &str = "..data";
@@ -38,13 +39,27 @@ pub(crate) fn publish(directory: &Path, tree: &Tree, now: SystemTime) -> Result<
     let present = Present::look(directory, &files).map_err(at)?;
     let fresh = present.fresh_name(now, || fastrand::u32(..));
     let steps = plan(&present, &files, tree.group, &fresh);
+    let mut shown = false;
     for step in &steps {
-        step.take(directory).map_err(|cause| {
+        if let Err(cause) = step.take(directory) {
+            if !shown {
+                give_up(directory, &fresh);
+            }
             let path = directory.join(step.path().unwrap_or_default());
-            HostError::at(&path, cause)
-        })?;
+            let what = format!("{} {}", step.verb(), path.display());
+            return Err(HostError::new(what, cause));
+        }
+        shown |= *step == Step::Swap;
     }
     Ok(!steps.is_empty())
+}
+
+/// Half a tree helps nobody, and takes the room of the next: a memory file system that
+/// is full would stay so. What cannot be removed is left to the next time.
+fn give_up(directory: &Path, fresh: &str) {
+    for name in [NEW_DATA, fresh] {
+        let _ = trees::remove(&directory.join(name));
+    }
 }
 
 /// What is in the directory.
@@ -229,6 +244,18 @@ impl Step<'_> {
         }
     }
 
+    /// What Go calls it.
+    fn verb(&self) -> &'static str {
+        match self {
+            Self::Remove(_) => "remove",
+            Self::MakeDirectory(_) => "mkdir",
+            Self::Write(..) => "write",
+            Self::Share(_) => "chown",
+            Self::Prepare(_) | Self::Show(..) => "symlink",
+            Self::Swap => "rename",
+        }
+    }
+
     fn take(&self, directory: &Path) -> io::Result<()> {
         match self {
             Self::Remove(name) => trees::remove(&directory.join(name)),
@@ -238,14 +265,15 @@ impl Step<'_> {
                 fs::set_permissions(&path, fs::Permissions::from_mode(DIRECTORY_MODE))
             }
             Self::Write(path, file) => write(&directory.join(path), file),
-            Self::Share(group) => trees::share(
-                directory,
-                GroupShare {
+            Self::Share(group) => {
+                let share = GroupShare {
                     group: *group,
                     read_only: true,
                     unless_root_matches: false,
-                },
-            ),
+                };
+                // A file that stays as it was is seen all the same, as upstream has it.
+                ownership::share(directory, share, &AtomicU64::default()).map(drop)
+            }
             Self::Prepare(name) => symlink(name, directory.join(NEW_DATA)),
             Self::Swap => fs::rename(directory.join(NEW_DATA), directory.join(DATA)),
             Self::Show(name, owner) => {

@@ -1,18 +1,23 @@
 //! The machine's disks behind their seam.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use seams::Storage;
 use seams::host::HostError;
 use seams::storage::{
-    Entry, GroupShare, MountPoint, PathKind, SubPathError, Tree, Work, WorkDone, checked_sub_path,
+    Bind, Entry, FileSystem, GroupShare, MountPoint, PathKind, Shared, SubPathError, Tree, Usage,
+    Work, WorkDone, checked_sub_path,
 };
 
 use crate::host::LinuxHost;
 use crate::lone_files::{self, End};
-use crate::{compressed, inside, mounts, publish, sub_path, trees};
+use crate::{
+    binds, compressed, host_paths, inside, mounts, ownership, publish, sub_path, trees, usage,
+};
 
 impl Storage for LinuxHost {
     fn make_directory(&self, path: &Path, mode: u32, parents: u32) -> Result<bool, HostError> {
@@ -83,9 +88,14 @@ impl Storage for LinuxHost {
         publish::publish(&self.path(directory), tree, now)
     }
 
-    fn share(&self, directory: &Path, share: GroupShare) -> Result<(), HostError> {
+    fn share(
+        &self,
+        directory: &Path,
+        share: GroupShare,
+        done: &AtomicU64,
+    ) -> Result<Shared, HostError> {
         let path = self.path(directory);
-        trees::share(&path, share).map_err(|cause| HostError::at(&path, cause))
+        ownership::share(&path, share, done).map_err(|cause| HostError::at(&path, cause))
     }
 
     fn mount_tmpfs(&self, path: &Path, size: Option<u64>) -> Result<bool, HostError> {
@@ -98,6 +108,20 @@ impl Storage for LinuxHost {
             Ok(fresh)
         };
         mounted().map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn mount_huge_pages(&self, path: &Path, page: u64) -> Result<bool, HostError> {
+        let path = self.path(path);
+        mounts::mount_huge_pages(&path, page).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn keeps_from_swap(&self, directory: &Path) -> bool {
+        mounts::keeps_from_swap(&self.path(directory))
+    }
+
+    fn make_shared(&self, directory: &Path) -> Result<(), HostError> {
+        let path = self.path(directory);
+        mounts::make_shared(&path).map_err(|cause| HostError::at(&path, cause))
     }
 
     fn bind_sub_path(
@@ -143,8 +167,52 @@ impl Storage for LinuxHost {
     }
 
     fn has(&self, path: &Path, kind: PathKind, make: bool) -> Result<bool, HostError> {
+        host_paths::has(&self.path(path), kind, make)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, HostError> {
         let path = self.path(path);
-        trees::has(&path, kind, make).map_err(|cause| HostError::at(&path, cause))
+        std::fs::exists(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn bind(&self, bind: &Bind) -> Result<bool, HostError> {
+        let bind = Bind {
+            directory: self.path(&bind.directory),
+            at: self.path(&bind.at),
+            ..bind.clone()
+        };
+        binds::bind(&bind)
+    }
+
+    fn also_mounted(&self, directory: &Path, below: &Path) -> Result<Vec<PathBuf>, HostError> {
+        let places = mounts::also(&self.path(directory), &self.path(below))?;
+        Ok(places.iter().map(|place| self.path_within(place)).collect())
+    }
+
+    fn group(&self, path: &Path) -> Result<u32, HostError> {
+        let path = self.path(path);
+        let metadata = std::fs::metadata(&path).map_err(|cause| HostError::at(&path, cause))?;
+        Ok(metadata.gid())
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<(), HostError> {
+        let path = self.path(path);
+        trees::remove_directory(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn usage(&self, directory: &Path) -> Result<Usage, HostError> {
+        let path = self.path(directory);
+        usage::of(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn usage_of_files(&self, directory: &Path) -> Result<Option<Usage>, HostError> {
+        let path = self.path(directory);
+        usage::of_files(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
+    fn file_system(&self, path: &Path) -> Result<FileSystem, HostError> {
+        let path = self.path(path);
+        usage::file_system(&path).map_err(|cause| HostError::at(&path, cause))
     }
 
     fn run(&self, work: Work) -> WorkDone<'_> {

@@ -3,27 +3,24 @@
 //! it takes few descriptors and little stack.
 
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, chownat, fstat, openat,
-    openat2, renameat_with, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, openat, openat2,
+    renameat_with, unlinkat,
 };
 use rustix::io::Errno;
-use seams::storage::{Entry, GroupShare, PathKind};
+use seams::storage::Entry;
 
 /// So deep a tree is walked as it is; what is deeper is brought up first.
 const REACH: usize = 100;
 
-/// Deeper than this nothing is given to a group.
-const DEEPEST: usize = 500;
-
 const PERMISSIONS: u32 = 0o777;
-const SET_GROUP: u32 = 0o2000;
 
 /// A directory of exactly this mode; missing parents get theirs. Whether it was
 /// not there before.
@@ -56,35 +53,8 @@ pub(crate) fn make_file(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Whether there is something of this kind, made if need be.
-pub(crate) fn has(path: &Path, kind: PathKind, make: bool) -> io::Result<bool> {
-    match fs::metadata(path) {
-        Ok(metadata) => return Ok(kind_of(&metadata) == Some(kind)),
-        Err(cause) if absent(&cause) => {}
-        Err(cause) => return Err(cause),
-    }
-    match kind {
-        PathKind::Directory if make => drop(make_directory(path, 0o755, 0o755)?),
-        PathKind::File if make => make_file(path, 0o644)?,
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
 pub(crate) fn absent(cause: &io::Error) -> bool {
     matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
-
-fn kind_of(metadata: &Metadata) -> Option<PathKind> {
-    let file_type = metadata.file_type();
-    let kinds = [
-        (file_type.is_dir(), PathKind::Directory),
-        (file_type.is_file(), PathKind::File),
-        (file_type.is_socket(), PathKind::Socket),
-        (file_type.is_char_device(), PathKind::CharacterDevice),
-        (file_type.is_block_device(), PathKind::BlockDevice),
-    ];
-    kinds.iter().find(|(is, _)| *is).map(|(_, kind)| *kind)
 }
 
 /// Removes what is at a path: nothing is fine.
@@ -96,7 +66,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     if !metadata.is_dir() {
         return fs::remove_file(path);
     }
-    let top = openat(rustix::fs::CWD, path, directory_flags(), Mode::empty())?;
+    let top = entered(path)?;
     let mut brought_up = 0;
     loop {
         let before = brought_up;
@@ -106,6 +76,25 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         }
     }
     fs::remove_dir(path)
+}
+
+/// Opens a directory that is to be emptied, unless something is mounted upon it: what
+/// is behind a mount is somebody's.
+fn entered(path: &Path) -> io::Result<OwnedFd> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::from(ErrorKind::InvalidInput));
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let above = openat(rustix::fs::CWD, above, flags, Mode::empty())?;
+    enter(&above, &CString::new(name.as_bytes())?)
+}
+
+/// Removes a directory that has nothing in it: none is fine.
+pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
+    match fs::remove_dir(path) {
+        Err(cause) if absent(&cause) && fs::symlink_metadata(path).is_err() => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// Empties a directory that is `depth` below the top. What is too deep is moved
@@ -167,80 +156,8 @@ pub(crate) fn listed(path: &Path) -> io::Result<Option<Vec<Entry>>> {
     Ok(Some(entries))
 }
 
-/// Gives a directory and all that is in it to a group.
-pub(crate) fn share(path: &Path, share: GroupShare) -> io::Result<()> {
-    let top = openat(rustix::fs::CWD, path, directory_flags(), Mode::empty())?;
-    if share.unless_root_matches && matches(&top, share)? {
-        return Ok(());
-    }
-    share_inside(&top, share, 0)?;
-    // The root is last: it tells that all the rest is done.
-    share_one(&top, share)
-}
-
-fn share_inside(directory: &OwnedFd, share: GroupShare, depth: usize) -> io::Result<()> {
-    if depth > DEEPEST {
-        let deep = format!("it has more than {DEEPEST} directories in each other");
-        return Err(io::Error::new(ErrorKind::InvalidData, deep));
-    }
-    for (name, is_directory) in entries(directory)? {
-        let inner = if is_directory {
-            enter(directory, &name)
-        } else {
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            openat(directory, &name, flags, Mode::empty()).map_err(io::Error::from)
-        };
-        let inner = match inner {
-            // It went away meanwhile.
-            Err(cause) if cause.kind() == ErrorKind::NotFound => continue,
-            inner => inner?,
-        };
-        if is_directory {
-            share_inside(&inner, share, depth + 1)?;
-        }
-        share_one(&inner, share)?;
-    }
-    Ok(())
-}
-
-/// The bits that a group needs.
-fn bits(share: GroupShare, is_directory: bool) -> u32 {
-    let access = if share.read_only { 0o440 } else { 0o660 };
-    if is_directory {
-        access | SET_GROUP | 0o110
-    } else {
-        access
-    }
-}
-
-fn matches(directory: &OwnedFd, share: GroupShare) -> io::Result<bool> {
-    let stat = fstat(directory)?;
-    let bits = bits(share, true);
-    Ok(stat.st_gid == share.group && stat.st_mode & bits == bits)
-}
-
-fn share_one(file: &OwnedFd, share: GroupShare) -> io::Result<()> {
-    let stat = fstat(file)?;
-    let file_type = FileType::from_raw_mode(stat.st_mode);
-    chownat(
-        file,
-        c"",
-        None,
-        Some(Gid::from_raw(share.group)),
-        AtFlags::EMPTY_PATH,
-    )?;
-    if file_type == FileType::Symlink {
-        return Ok(());
-    }
-    let mode = stat.st_mode & 0o7777 | bits(share, file_type == FileType::Directory);
-    // This descriptor is good for nothing but its name; the link that the kernel
-    // has for it leads to the very file, whatever its path leads to now.
-    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
-    fs::set_permissions(itself, Permissions::from_mode(mode))
-}
-
 /// Names, and whether they are directories' (links are not).
-fn entries(directory: impl AsFd) -> io::Result<Vec<(CString, bool)>> {
+pub(crate) fn entries(directory: impl AsFd) -> io::Result<Vec<(CString, bool)>> {
     let mut entries = Vec::new();
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
@@ -261,23 +178,35 @@ fn entries(directory: impl AsFd) -> io::Result<Vec<(CString, bool)>> {
     Ok(entries)
 }
 
-fn directory_flags() -> OFlags {
+pub(crate) fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
 /// Opens a directory in another, unless something is mounted there.
 fn enter(directory: &OwnedFd, name: &CString) -> io::Result<OwnedFd> {
-    let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
-    match openat2(directory, name, directory_flags(), Mode::empty(), stay) {
+    match open_inside(directory, name, directory_flags()) {
         Err(Errno::XDEV) => {
             let name = name.to_string_lossy();
             let said =
                 format!("something is mounted at {name} inside: it has to be unmounted first");
             Err(io::Error::new(ErrorKind::ResourceBusy, said))
         }
-        // Kernels before 5.6; the table of mounts was looked at before.
-        Err(Errno::NOSYS) => Ok(openat(directory, name, directory_flags(), Mode::empty())?),
         entered => Ok(entered?),
+    }
+}
+
+/// Opens what is in a directory, and of its own file system: `XDEV` if something is
+/// mounted there. A link is opened only by who asks for its very self.
+pub(crate) fn open_inside(
+    directory: &OwnedFd,
+    name: &CString,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    match openat2(directory, name, flags, Mode::empty(), stay) {
+        // Kernels before 5.6; the table of mounts was looked at before.
+        Err(Errno::NOSYS) => openat(directory, name, flags, Mode::empty()),
+        opened => opened,
     }
 }
 

@@ -65,7 +65,8 @@ impl Threshold {
             .then(|| Self::Share(Share(share / 100.0)))
     }
 
-    fn of(&self, capacity: &Quantity) -> Quantity {
+    /// What stays free of so much.
+    pub fn of(&self, capacity: &Quantity) -> Quantity {
         match self {
             Self::Amount(amount) => amount.clone(),
             Self::Share(Share(share)) => {

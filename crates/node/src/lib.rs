@@ -23,6 +23,7 @@ pub mod images;
 pub mod info;
 pub mod labels;
 pub mod lease;
+mod metrics;
 pub mod observe;
 pub mod parts;
 pub mod patch;
@@ -46,6 +47,7 @@ mod testdata;
 mod tests;
 
 pub use config::{Config, FlagValues};
+pub use metrics::Metrics;
 pub use parts::{Clients, Inputs, NodeParts, Outputs};
 pub use preview::Preview;
 pub use runtime::RuntimeFacts;

@@ -16,6 +16,7 @@ use crate::announce::Announcer;
 use crate::config::Config;
 use crate::csinode::CsiNodeMaker;
 use crate::lease::LeaseKeeper;
+use crate::metrics::Metrics;
 use crate::observe::{Observer, Reports};
 use crate::preview::Preview;
 use crate::readiness::CsiNodeState;
@@ -44,6 +45,7 @@ pub struct Inputs {
     pub reports: Reports,
     /// The node's own object, as `api::objects::OwnNode` follows it.
     pub own_node: watch::Receiver<Option<Arc<Node>>>,
+    pub metrics: Metrics,
 }
 
 /// What other parts can know of the node.
@@ -118,6 +120,7 @@ impl NodeParts {
                 announcer: announcer.clone(),
                 client: clients.requests.clone(),
                 registered: registering,
+                metrics: inputs.metrics.clone(),
             },
             status: Status {
                 observer,
@@ -129,6 +132,7 @@ impl NodeParts {
                 ready: readying,
                 pod_cidrs: cidrs_taking,
                 volumes_reported: volumes_reporting,
+                metrics: inputs.metrics,
             },
             lease: LeaseKeeper {
                 config: config.clone(),

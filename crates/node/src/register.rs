@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::announce::Announcer;
+use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::patch;
 use crate::posted::posted;
@@ -31,6 +32,7 @@ pub struct Register {
     pub(crate) announcer: Arc<Announcer>,
     pub(crate) client: Client,
     pub(crate) registered: watch::Sender<bool>,
+    pub(crate) metrics: Metrics,
 }
 
 /// Why an attempt failed.
@@ -93,6 +95,7 @@ impl Register {
 
     async fn attempt(&self, name: &str) -> Result<(), RegisterError> {
         let config = &self.observer.config;
+        self.metrics.attempt(self.observer.clock.now());
         let wanted = posted(config, &self.observer.look().await);
         self.observer.say(wanted.problems.clone());
         self.announcer.announce(&wanted);
@@ -100,6 +103,7 @@ impl Register {
         match nodes.create(&PostParams::default(), &wanted.node).await {
             Ok(_) => {
                 info!(node = name, "the node is registered");
+                self.metrics.registered(self.observer.clock.now());
                 return Ok(());
             }
             // Who may not create nodes may still have one.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use seams::cri::{
     Image, ListImagesRequest, NetworkConfig, RuntimeConfig, StatusRequest, StatusResponse,
-    UpdateRuntimeConfigRequest, VersionRequest,
+    UpdateRuntimeConfigRequest,
 };
+use seams::start::{self, StartError};
 use seams::{SharedClock, SharedRuntime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -19,11 +20,8 @@ const PROBE: Duration = Duration::from_secs(5);
 /// How often it is asked what images it holds.
 const IMAGES: Duration = Duration::from_secs(30);
 
-/// When to tell again what it did not take.
+/// When to tell or ask again what failed.
 const TOLD_AGAIN: Duration = Duration::from_secs(10);
-
-/// What the kubelet has always said that it speaks.
-const SPOKEN: &str = "0.1.0";
 
 /// One that asks, at intervals. The three questions do not wait for each other.
 #[derive(Debug)]
@@ -70,15 +68,18 @@ impl Asking {
         loop {
             let answer = self.runtime.status(StatusRequest::default()).await;
             let problem = match answer {
-                Ok(status) => {
-                    let problem = self.version().await.err();
-                    self.take(status);
-                    problem
-                }
+                // What one says that does not keep to CRI v1 does not count.
+                Ok(status) => match self.version().await {
+                    Ok(()) => {
+                        self.take(status);
+                        None
+                    }
+                    Err(error) => Some(error),
+                },
                 Err(error) => {
                     // Who comes back may be another.
                     self.facts.send_modify(|facts| facts.version = None);
-                    Some(error)
+                    Some(StartError::Call(error))
                 }
             };
             self.facts.send_modify(|facts| facts.probed = true);
@@ -131,15 +132,13 @@ impl Asking {
         });
     }
 
-    /// Asked until it is known; forgotten when the runtime goes away.
-    async fn version(&self) -> Result<(), seams::runtime::RuntimeError> {
+    /// Asked until it is known, of one that keeps to CRI v1; forgotten when the runtime goes
+    /// away.
+    async fn version(&self) -> Result<(), StartError> {
         if self.facts.borrow().version.is_some() {
             return Ok(());
         }
-        let request = VersionRequest {
-            version: SPOKEN.to_owned(),
-        };
-        let version = self.runtime.version(request).await?;
+        let version = start::check(&*self.runtime).await?;
         self.facts.send_modify(|facts| {
             facts.name = version.runtime_name;
             facts.version = Some(version.runtime_version);
@@ -150,7 +149,10 @@ impl Asking {
     async fn images(&self) {
         loop {
             // What it cannot list, it does not hold; the status says why.
-            let images = match self.runtime.list_images(ListImagesRequest::default()).await {
+            let answer = self.runtime.list_images(ListImagesRequest::default()).await;
+            // One that comes back is not kept waiting for half a minute.
+            let pause = if answer.is_ok() { IMAGES } else { TOLD_AGAIN };
+            let images = match answer {
                 Ok(listed) => listed.images.into_iter().map(image).collect(),
                 Err(_) => Vec::new(),
             };
@@ -159,7 +161,7 @@ impl Asking {
                 facts.images = images;
                 changed
             });
-            self.clock.sleep(IMAGES).await;
+            self.clock.sleep(pause).await;
         }
     }
 
@@ -211,7 +213,7 @@ mod tests {
     use seams::cri::{
         ImageFsInfoRequest, ImageFsInfoResponse, ImageStatusRequest, ImageStatusResponse,
         ListImagesResponse, RuntimeConfigRequest, RuntimeConfigResponse, RuntimeFeatures,
-        RuntimeStatus, UpdateRuntimeConfigResponse, VersionResponse,
+        RuntimeStatus, UpdateRuntimeConfigResponse, VersionRequest, VersionResponse,
     };
     use seams::runtime::{Answer, Code, Runtime, RuntimeError};
     use testkit::clock::TokioClock;
@@ -226,6 +228,8 @@ mod tests {
         /// `None`: it is away.
         ready: Mutex<Option<bool>>,
         version: Mutex<String>,
+        /// Of the interface.
+        spoken: Mutex<String>,
         images: Mutex<Vec<Image>>,
         cidrs: Mutex<Vec<String>>,
         asked: Mutex<u32>,
@@ -252,7 +256,8 @@ mod tests {
             self.answer("Version", || VersionResponse {
                 runtime_name: "containerd".to_owned(),
                 runtime_version: self.version.lock().unwrap().clone(),
-                ..VersionResponse::default()
+                runtime_api_version: "v1".to_owned(),
+                version: self.spoken.lock().unwrap().clone(),
             })
         }
 
@@ -275,6 +280,13 @@ mod tests {
                         supplemental_groups_policy: true,
                         ..RuntimeFeatures::default()
                     }),
+                    runtime_handlers: vec![seams::cri::RuntimeHandler {
+                        name: "vm".to_owned(),
+                        features: Some(seams::cri::RuntimeHandlerFeatures {
+                            recursive_read_only_mounts: true,
+                            user_namespaces: true,
+                        }),
+                    }],
                     ..StatusResponse::default()
                 }
             })
@@ -324,6 +336,8 @@ mod tests {
         fn start(ready: Option<bool>) -> Self {
             let runtime = Arc::new(Told::default());
             *runtime.ready.lock().unwrap() = ready;
+            *runtime.spoken.lock().unwrap() = "0.1.0".to_owned();
+            *runtime.version.lock().unwrap() = "2.1.9".to_owned();
             let clock: SharedClock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
             let (facts, seen) = watch::channel(RuntimeFacts::default());
             let (cidrs, pod_cidrs) = watch::channel(None);
@@ -360,13 +374,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_the_runtime_says_is_published_and_kept_fresh() {
         let watching = Watching::start(Some(true));
-        *watching.runtime.version.lock().unwrap() = "2.1.9".to_owned();
         let facts = watching.after(1).await;
         assert!(facts.probed);
         assert_eq!(facts.name, "containerd");
         assert_eq!(facts.version.as_deref(), Some("2.1.9"));
         assert_eq!(facts.last_good_status, Some(Duration::ZERO));
         assert_eq!(facts.supplemental_groups_policy, Some(true));
+        let [handler] = facts.handlers.as_slice() else {
+            panic!("{:?}", facts.handlers);
+        };
+        assert_eq!(handler.name, "vm");
+        assert!(handler.recursive_read_only_mounts && handler.user_namespaces);
         assert_eq!(facts.conditions.unwrap().len(), 2);
         let later = watching.after(60).await;
         assert_eq!(later.last_good_status, Some(Duration::from_secs(60)));
@@ -397,13 +415,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_runtime_that_comes_back_is_asked_again_who_it_is() {
         let watching = Watching::start(Some(true));
-        *watching.runtime.version.lock().unwrap() = "2.1.9".to_owned();
         watching.after(1).await;
         *watching.runtime.ready.lock().unwrap() = None;
         assert_eq!(watching.after(5).await.version, None);
         *watching.runtime.version.lock().unwrap() = "2.2.0".to_owned();
         *watching.runtime.ready.lock().unwrap() = Some(true);
         assert_eq!(watching.after(5).await.version.as_deref(), Some("2.2.0"));
+        watching.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_does_not_keep_to_the_interface_is_not_taken_for_one() {
+        let watching = Watching::start(Some(true));
+        // It has no version of its own, then it speaks another version, then all is well.
+        for (spoken, version, taken) in [
+            ("0.1.0", "", false),
+            ("0.2.0", "2.1.9", false),
+            ("0.1.0", "2.1.9", true),
+        ] {
+            *watching.runtime.spoken.lock().unwrap() = spoken.to_owned();
+            *watching.runtime.version.lock().unwrap() = version.to_owned();
+            let facts = watching.after(7).await;
+            assert_eq!(facts.version.is_some(), taken, "{spoken} {version}");
+            assert_eq!(facts.name.is_empty(), !taken, "{spoken} {version}");
+            assert_eq!(facts.last_good_status.is_some(), taken, "{spoken}");
+        }
         watching.stop().await;
     }
 

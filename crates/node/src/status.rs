@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::announce::Announcer;
+use crate::metrics::Metrics;
 use crate::observe::{Observer, pod_cidrs};
 use crate::patch;
 use crate::readiness::CsiNodeState;
@@ -55,6 +56,7 @@ pub struct Status {
     pub(crate) ready: watch::Sender<bool>,
     pub(crate) pod_cidrs: watch::Sender<Option<String>>,
     pub(crate) volumes_reported: watch::Sender<Vec<String>>,
+    pub(crate) metrics: Metrics,
 }
 
 /// Why a status could not be sent.
@@ -139,6 +141,7 @@ impl Status {
             until: clock.uptime() + FAST_FOR,
         };
         let mut seen = self.own_node.clone();
+        let mut volumes = self.observer.reports.volumes_in_use.clone();
         let mut next = clock.uptime();
         let mut looked = next;
         loop {
@@ -162,6 +165,7 @@ impl Status {
                         tokio::select! {
                             () = self.runtime_back() => {}
                             () = self.called_unready(&mut seen) => {}
+                            () = changed(&mut volumes) => {}
                         }
                     };
                     if seams::timeout(&*clock, left, sooner).await.is_ok() {
@@ -328,6 +332,9 @@ impl Status {
 
     /// Lets others know what the API server holds now.
     fn publish(&self, node: &Node) {
+        if is_ready(node) {
+            self.metrics.ready(self.observer.clock.now());
+        }
         replace(&self.ready, is_ready(node));
         let status = node.status.as_ref();
         let volumes = status.and_then(|status| status.volumes_in_use.clone());
@@ -340,6 +347,14 @@ impl Status {
             return false;
         };
         replace(&self.pod_cidrs, Some(cidrs))
+    }
+}
+
+/// Waits for something else to be published.
+async fn changed<T>(channel: &mut watch::Receiver<T>) {
+    if channel.changed().await.is_err() {
+        // Nobody publishes any more: the looks go on.
+        std::future::pending::<()>().await;
     }
 }
 

@@ -3,7 +3,8 @@
 //! An event says which pod to look at, nothing else: what it tells of the pod is
 //! older than a look would be, and may come twice or not at all.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt as _;
 use seams::cri::{ContainerEventResponse, GetEventsRequest};
@@ -13,6 +14,7 @@ use tracing::{info, warn};
 use types::PodUid;
 
 use crate::listing;
+use crate::metrics::Metrics;
 
 /// A stream that has not failed for so long is one. A runtime that has none says
 /// so at once, but not always before it is asked for the first event.
@@ -41,6 +43,7 @@ pub(crate) struct Events {
     pub(crate) runtime: SharedRuntime,
     pub(crate) clock: SharedClock,
     pub(crate) hints: mpsc::Sender<Hint>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Events {
@@ -52,6 +55,9 @@ impl Events {
             if trusted {
                 self.tell(Hint::Streaming(false)).await;
                 wait = FIRST_WAIT;
+            }
+            if ended.is_err() {
+                self.metrics.streams_failed.inc();
             }
             let lacking = ended.as_ref().is_err_and(RuntimeError::is_unimplemented);
             match ended {
@@ -81,18 +87,26 @@ impl Events {
                 () = &mut patience, if !*trusted => self.trust(trusted).await,
             }
         };
+        self.metrics.streams.inc();
         loop {
             tokio::select! {
                 biased;
                 event = events.next() => {
                     let Some(event) = event else { return Ok(()) };
                     let event = event?;
+                    self.metrics.event_age.took(self.age(&event));
                     self.trust(trusted).await;
                     self.tell(hint(event)).await;
                 }
                 () = &mut patience, if !*trusted => self.trust(trusted).await,
             }
         }
+    }
+
+    fn age(&self, event: &ContainerEventResponse) -> Duration {
+        let created = Duration::from_nanos(event.created_at.try_into().unwrap_or_default());
+        let now = self.clock.now().duration_since(SystemTime::UNIX_EPOCH);
+        now.unwrap_or_default().saturating_sub(created)
     }
 
     async fn trust(&self, trusted: &mut bool) {

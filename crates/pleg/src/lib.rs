@@ -15,6 +15,7 @@ pub mod health;
 mod inspect;
 mod ledger;
 mod listing;
+mod metrics;
 mod observations;
 #[cfg(test)]
 mod testruntime;
@@ -22,12 +23,13 @@ mod testruntime;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use seams::{SharedClock, SharedRuntime};
+use seams::{Clock, SharedClock, SharedRuntime};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use types::figures::Board;
 
 pub use health::{Health, Stuck, Unhealthy};
 pub use observations::{Ended, Observations, Observed};
@@ -35,6 +37,7 @@ pub use observations::{Ended, Observations, Observed};
 use events::Events;
 use inspect::Call;
 use ledger::{Done, Job, Ledger, STUCK_AFTER};
+use metrics::{Metrics, Present};
 use observations::{Publisher, Request};
 
 /// How many pods are looked at at once: the runtime has other things to do, too.
@@ -50,17 +53,26 @@ pub struct Pleg {
     clock: SharedClock,
     publisher: Publisher,
     requests: mpsc::Receiver<Request>,
+    metrics: Arc<Metrics>,
 }
 
 impl Pleg {
     /// It, and where its observations are seen. Nothing happens before it runs.
-    pub fn new(runtime: SharedRuntime, clock: SharedClock) -> (Self, Observations) {
+    pub fn new(
+        runtime: SharedRuntime,
+        clock: SharedClock,
+        figures: &Board,
+    ) -> (Self, Observations) {
         let (publisher, observations, requests) = observations::channel();
+        let metrics = Arc::<Metrics>::default();
+        figures.hang(metrics.clone());
+        figures.hang(Arc::new(Present(publisher.shelf())));
         let pleg = Self {
             runtime,
             clock,
             publisher,
             requests,
+            metrics,
         };
         (pleg, observations)
     }
@@ -72,6 +84,7 @@ impl Pleg {
             runtime: self.runtime.clone(),
             clock: self.clock.clone(),
             hints,
+            metrics: self.metrics.clone(),
         };
         let both = async {
             tokio::join!(events.run(), self.observe(hinted));
@@ -88,6 +101,7 @@ impl Pleg {
             clock,
             publisher,
             mut requests,
+            metrics,
         } = self;
         let worker = Worker {
             runtime,
@@ -97,8 +111,14 @@ impl Pleg {
         let call = Call::new(clock.clone());
         let mut ledger = Ledger::new(publisher, call, clock.uptime());
         let mut work = JoinSet::new();
+        let mut listed_at = None;
         loop {
             for job in ledger.jobs(clock.uptime()) {
+                if let Job::Relist { at, .. } = job
+                    && let Some(before) = listed_at.replace(at)
+                {
+                    metrics.relist_interval.took(at.saturating_sub(before));
+                }
                 work.spawn(worker.clone().work(job));
             }
             let now = clock.uptime();
@@ -107,7 +127,10 @@ impl Pleg {
                 .map(|wake| clock.sleep(wake.saturating_sub(now)));
             let further = tokio::select! {
                 Some(done) = work.join_next() => match done {
-                    Ok(done) => ledger.done(done, clock.uptime()),
+                    Ok(done) => {
+                        count(&metrics, &done, &*clock);
+                        ledger.done(done, clock.uptime())
+                    }
                     // A look that panicked: there is none, and nobody cancels them.
                     Err(_) => Vec::new(),
                 },
@@ -125,6 +148,22 @@ impl Pleg {
                 work.spawn(worker.clone().work(job));
             }
         }
+    }
+}
+
+/// How long it took, and that there was one.
+fn count(metrics: &Metrics, done: &Done, clock: &dyn Clock) {
+    let now = clock.uptime();
+    match done {
+        Done::Relist { at, listing, .. } => {
+            metrics.relist_duration.took(now.saturating_sub(*at));
+            if listing.is_ok() {
+                let since_1970 = clock.now().duration_since(SystemTime::UNIX_EPOCH);
+                let seconds = since_1970.unwrap_or_default().as_secs_f64().trunc();
+                metrics.last_seen.set(seconds);
+            }
+        }
+        Done::Look { at, .. } => metrics.look_duration.took(now.saturating_sub(*at)),
     }
 }
 

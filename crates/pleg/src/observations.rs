@@ -39,6 +39,11 @@ impl Observations {
         self.shelf.follow(uid)
     }
 
+    /// A pod as it was last observed, whoever asked for that.
+    pub fn last(&self, uid: &PodUid) -> Observed {
+        self.shelf.last(uid)
+    }
+
     /// Looks at a pod, and answers with an observation in which everything is that
     /// was done before this call. Waits for as long as the runtime fails.
     pub async fn look(&self, uid: &PodUid) -> Result<Arc<ObservedPod>, Ended> {
@@ -99,6 +104,10 @@ pub(crate) fn channel() -> (Publisher, Observations, mpsc::Receiver<Request>) {
 }
 
 impl Publisher {
+    pub(crate) fn shelf(&self) -> Arc<Shelf> {
+        Arc::clone(&self.shelf)
+    }
+
     pub(crate) fn last(&self, uid: &PodUid) -> Observed {
         self.shelf.last(uid)
     }
@@ -143,7 +152,7 @@ impl Publisher {
 /// A mutex: a pod is looked up at its beginning and when it changed, and nobody
 /// waits for anything while holding it.
 #[derive(Debug, Default)]
-struct Shelf(Mutex<BTreeMap<PodUid, watch::Sender<Observed>>>);
+pub(crate) struct Shelf(Mutex<BTreeMap<PodUid, watch::Sender<Observed>>>);
 
 impl Shelf {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PodUid, watch::Sender<Observed>>> {
@@ -181,6 +190,15 @@ impl Shelf {
             None => {
                 let place = watch::channel(Some(observed.clone())).0;
                 places.insert(uid.clone(), place);
+            }
+        }
+    }
+
+    /// Every pod that was looked at.
+    pub(crate) fn each(&self, mut visit: impl FnMut(&ObservedPod)) {
+        for place in self.lock().values() {
+            if let Some(pod) = place.borrow().as_deref() {
+                visit(pod);
             }
         }
     }

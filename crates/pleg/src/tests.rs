@@ -29,7 +29,7 @@ impl Observing {
         let clock: SharedClock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
         let runtime = TestRuntime::new(clock.clone());
         prepare(&runtime);
-        let (pleg, seen) = Pleg::new(runtime.clone(), clock.clone());
+        let (pleg, seen) = Pleg::new(runtime.clone(), clock.clone(), &Board::default());
         let ending = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "the test joins it")]
         let running = tokio::spawn(pleg.run(ending.clone()));

@@ -35,7 +35,7 @@ use types::PodUid;
 
 pub use decide::{containers, log_directories, sandboxes};
 pub use limits::{Limits, LimitsError};
-pub use remove::{RemoveError, remove_pod};
+pub use remove::{RemoveError, remove_dead, remove_pod};
 
 use remove::Removal;
 

@@ -16,6 +16,7 @@ pub mod garbage;
 pub mod linux;
 pub mod logs;
 mod memory_qos;
+mod metrics;
 pub mod qos;
 pub mod requests;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub mod users;
 pub use cgroups::{CgroupDriver, CgroupName, Layout, PodCgroups};
 pub use linux::Enforcement;
 pub use memory_qos::{Asked, MemoryQos};
+pub use metrics::Metrics;
 pub use qos::QosClass;
 pub use requests::{Amounts, Overhead};
 pub use users::PodUsers;

@@ -2,13 +2,12 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use types::Quantity;
+use types::desired::SOURCE;
 
 use crate::requests::{
     Amounts, CPU, MEMORY, container_requests, has_pod_level_requests, is_sidecar, limits, requests,
 };
 
-/// Where a pod came from: `file`, `http` or `api`.
-const SOURCE: &str = "kubernetes.io/config.source";
 /// On what stands at the API server for a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 

@@ -8,11 +8,19 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use below::{Below, Directory, FileFacts, FileId, FileRead, OpenFile};
 pub use cgroups::{CgroupFacts, CgroupValue, CgroupVersion};
+pub use figures::{
+    CpuFigures, Depth, Disk, DiskActivity, DiskCounters, GroupFigures, GroupLimits,
+    InterfaceFigures, IoCost, MachineFigures, MemoryFigures, MoreOperations, MountedFigures,
+    Operations, Pressure, Pressures, ProcessFigures, Traffic, Waits,
+};
 pub use growth::{Grown, Growth, Untold};
-pub use program::{Executed, Program};
+pub use program::{Executed, Heard, Program};
 
+mod below;
 mod cgroups;
+mod figures;
 mod growth;
 mod program;
 
@@ -182,6 +190,28 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
         Box::new(Untold)
     }
 
+    /// Tells of writes to files and of files that get another name: for who reads them
+    /// as they grow.
+    fn changes(&self) -> Box<dyn Growth> {
+        self.growth()
+    }
+
+    // Files that others write, logs above all. A machine that has none need not say
+    // more than that.
+
+    /// What is at a path below a root, `.` being the root itself. Whoever writes there
+    /// is not trusted: links are followed as long as they stay below the root.
+    fn below<'a>(&'a self, root: &'a Path, path: &'a Path) -> Answer<'a, Below> {
+        let _ = (root, path);
+        Box::pin(async { Ok(Below::Absent) })
+    }
+
+    /// Which file a path leads to now; `None` if to none.
+    fn file_id(&self, path: &Path) -> Result<Option<FileId>, HostError> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// Replaces such a file as a whole.
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError>;
 
@@ -198,6 +228,13 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
         let unsupported = io::ErrorKind::Unsupported.into();
         let error = HostError::at(&program.path, unsupported);
         Box::pin(std::future::ready(Err(error)))
+    }
+
+    /// Starts a program whose output is heard as it comes, what it complains of among
+    /// it; it reads nothing. Dropped, it is killed, and what it has started.
+    fn hear(&self, program: Program) -> Result<Heard, HostError> {
+        let unsupported = io::ErrorKind::Unsupported.into();
+        Err(HostError::at(&program.path, unsupported))
     }
 
     // Cgroups. Paths are those of groups: `/` is the root of every hierarchy. A
@@ -243,6 +280,38 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn cgroups_in(&self, path: &Path) -> Result<Vec<String>, HostError> {
         cgroups::unsupported(path)
     }
+
+    // What is used. A machine that does not count need not say more than that: the
+    // runtime may.
+
+    /// Of a group and those below it; `None` if it is not there, or not counted.
+    fn group_figures(&self, path: &Path, depth: Depth) -> Result<Option<GroupFigures>, HostError> {
+        let _ = (path, depth);
+        Ok(None)
+    }
+
+    /// The CPU time of a group alone, in nanoseconds.
+    fn cpu_time(&self, path: &Path) -> Result<Option<u64>, HostError> {
+        let _ = path;
+        Ok(None)
+    }
+
+    /// The oldest process of a group itself, not of those below; `None` if there is none.
+    fn first_process(&self, path: &Path) -> Result<Option<u32>, HostError> {
+        let _ = path;
+        Ok(None)
+    }
+
+    /// The interfaces that a process sees, but for loopback and the ends of those of
+    /// containers; `None` if there is no such process.
+    fn network_figures(&self, process: u32) -> Result<Option<Vec<InterfaceFigures>>, HostError> {
+        let _ = process;
+        Ok(None)
+    }
+
+    fn machine_figures(&self) -> Result<MachineFigures, HostError> {
+        Ok(MachineFigures::default())
+    }
 }
 
 impl HostError {
@@ -255,5 +324,43 @@ impl HostError {
 
     pub fn at(path: &Path, cause: io::Error) -> Self {
         Self::new(PathBuf::from(path).display().to_string(), cause)
+    }
+
+    /// As programs in Go tell of it, which users of the kubelet know and search for:
+    /// `open /a/b: no such file or directory`, if `what` begins with what was tried.
+    pub fn in_gos_words(&self) -> String {
+        let (what, cause) = (&self.what, self.cause.to_string());
+        if self.cause.raw_os_error().is_none() {
+            return format!("{what}: {cause}");
+        }
+        // `No such file or directory (os error 2)`
+        let cause = cause.split(" (os error").next().unwrap_or_default();
+        let mut letters = cause.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+        let cause: String = first.into_iter().chain(letters).collect();
+        format!("{what}: {cause}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_told_as_go_tells_it_and_other_words_stay() {
+        let cases = [
+            (
+                io::Error::from_raw_os_error(2),
+                "open /a: no such file or directory",
+            ),
+            (
+                io::Error::from_raw_os_error(28),
+                "open /a: no space left on device",
+            ),
+            (io::Error::other("It Is (so)"), "open /a: It Is (so)"),
+        ];
+        for (cause, wanted) in cases {
+            assert_eq!(HostError::new("open /a", cause).in_gos_words(), wanted);
+        }
     }
 }

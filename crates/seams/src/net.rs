@@ -7,7 +7,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -24,9 +23,6 @@ pub struct Destination<'a> {
     /// An address, or a name; IPv6 without brackets.
     pub host: &'a str,
     pub port: u16,
-    /// What was sent last is waited for so long when the connection is closed; `None`:
-    /// the kernel sees to it alone.
-    pub linger: Option<Duration>,
 }
 
 /// Both ways. Dropped, it is closed.

@@ -4,6 +4,7 @@
 //! ([`crate::cri`]), so that nothing is lost between a runtime and whoever asks
 //! it. A call that fails says so with the code that gRPC has for it.
 
+mod counted;
 mod error;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 
+pub use counted::Counted;
 pub use error::{Code, RuntimeError};
 
 use crate::cri::{

@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use tokio::sync::oneshot;
@@ -153,6 +154,15 @@ pub struct GroupShare {
     pub unless_root_matches: bool,
 }
 
+/// What came of giving a directory to a group.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// So many of its files stayed as they were, whatever the reason.
+    pub refused: u64,
+    /// The first of the reasons.
+    pub why: Option<HostError>,
+}
+
 /// What is at a path, links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
@@ -169,6 +179,39 @@ pub struct MountPoint {
     pub path: PathBuf,
     /// As the kernel names it: `tmpfs`, `ext4`, ….
     pub file_system: String,
+}
+
+/// What the files in a directory take up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Of the disk: a file with holes counts for less than it says.
+    pub bytes: u64,
+    pub inodes: u64,
+}
+
+/// The file system that holds a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Bytes.
+    pub capacity: u64,
+    /// Bytes, for those who are not root.
+    pub available: u64,
+    /// Bytes, by whomever.
+    pub used: u64,
+    pub inodes: u64,
+    pub inodes_free: u64,
+}
+
+/// A directory of the machine that is to be seen at another path, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bind {
+    pub directory: PathBuf,
+    /// Made if it is not there.
+    pub at: PathBuf,
+    pub read_only: bool,
+    /// As `mount` has them. Those count that a second place of a file system can have:
+    /// the rest was said when it was first mounted.
+    pub options: Vec<String>,
 }
 
 /// A name in a directory.
@@ -235,12 +278,40 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// the time, and the link is replaced. Whether anything changed.
     fn publish(&self, directory: &Path, tree: &Tree, now: SystemTime) -> Result<bool, HostError>;
 
-    /// Gives a directory and all that is in it to a group, in place.
-    fn share(&self, directory: &Path, share: GroupShare) -> Result<(), HostError>;
+    /// Gives a directory and all that is in it to a group, in place; the directory
+    /// itself last. What is mounted inside is not its, and links are not followed. A
+    /// file that cannot be given away does not keep the others. `done` counts along.
+    fn share(
+        &self,
+        directory: &Path,
+        share: GroupShare,
+        done: &AtomicU64,
+    ) -> Result<Shared, HostError>;
 
     /// A memory file system of so many bytes; without, as many as the machine
     /// thinks fit. Whether it was not there before.
     fn mount_tmpfs(&self, path: &Path, size: Option<u64>) -> Result<bool, HostError>;
+
+    /// A file system of huge pages of this size, in bytes. One of another size at the
+    /// path is an error. Whether it was not there before. A machine need not have any.
+    fn mount_huge_pages(&self, path: &Path, page: u64) -> Result<bool, HostError> {
+        let _ = page;
+        Err(HostError::at(path, io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Whether what is in memory file systems stays out of swap, tried below a directory.
+    fn keeps_from_swap(&self, directory: &Path) -> bool {
+        let _ = directory;
+        true
+    }
+
+    /// Makes what is mounted below a directory from now on seen wherever else the
+    /// directory is mounted, in containers above all. A machine without such places
+    /// has nothing to do.
+    fn make_shared(&self, directory: &Path) -> Result<(), HostError> {
+        let _ = directory;
+        Ok(())
+    }
 
     /// Mounts a part of a volume at a path of its own. If there is no such part, it
     /// is made, of directories with the permissions of the volume's. Pods write to
@@ -266,8 +337,40 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
 
     /// Whether there is something of this kind at a path of the machine. If there
     /// is nothing and `make` says so, a directory (0755, with its parents) or a
-    /// file (0644) is made first.
+    /// file (0644) is made first; an error says what was tried, in Go's order:
+    /// `mkdir /a`, `open /a/b`.
     fn has(&self, path: &Path, kind: PathKind, make: bool) -> Result<bool, HostError>;
+
+    /// Whether there is anything at a path of the machine, links followed.
+    fn exists(&self, path: &Path) -> Result<bool, HostError>;
+
+    /// Mounts a directory a second time, and not more often. Whether it was not
+    /// mounted there before.
+    fn bind(&self, bind: &Bind) -> Result<bool, HostError>;
+
+    /// Where else a directory of the machine is mounted, below a path.
+    fn also_mounted(&self, directory: &Path, below: &Path) -> Result<Vec<PathBuf>, HostError>;
+
+    /// The group that a path of the machine is given to.
+    fn group(&self, path: &Path) -> Result<u32, HostError>;
+
+    /// Removes a directory that has nothing in it; none is fine. Where something may
+    /// be mounted this is the way: it cannot reach what is behind.
+    fn remove_directory(&self, path: &Path) -> Result<(), HostError>;
+
+    /// What is in a directory, and on the same disk, itself included; a file of many
+    /// names counts once.
+    fn usage(&self, directory: &Path) -> Result<Usage, HostError>;
+
+    /// The files in a directory, without what is in those below; `None` if there is no
+    /// such directory.
+    fn usage_of_files(&self, directory: &Path) -> Result<Option<Usage>, HostError> {
+        let _ = directory;
+        Ok(None)
+    }
+
+    /// What holds a path.
+    fn file_system(&self, path: &Path) -> Result<FileSystem, HostError>;
 
     /// Runs work that takes as long as a disk does where it holds up nobody else.
     /// It goes on if nobody waits for it any more.

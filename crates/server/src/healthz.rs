@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use http::StatusCode;
 use http::request::Parts;
+use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 
-use crate::answer::{Answer, no_host, not_found, text, unguessed};
+use crate::answer::{Answer, moved, no_host, not_found, text, unguessed};
+use crate::door::{cleaned, words};
 
 const PING: &str = "ping";
 
@@ -17,23 +18,31 @@ pub(crate) fn answer(request: &Parts) -> Answer {
     if let Some(refusal) = no_host(request) {
         return refusal;
     }
-    match request.uri.path() {
-        "/healthz" => {
+    let path = request.uri.path();
+    let cleaned = cleaned(path);
+    if cleaned != path && request.method != Method::CONNECT {
+        return moved(&cleaned, &request.method, &request.uri);
+    }
+    // A slash at the end is of another place.
+    let words = if path.ends_with('/') {
+        Vec::new()
+    } else {
+        words(path)
+    };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["healthz"] => {
             let query = request.uri.query().unwrap_or_default();
             unguessed(text(StatusCode::OK, health(query)))
         }
-        "/healthz/ping" => text(StatusCode::OK, "ok"),
+        ["healthz", "ping"] => text(StatusCode::OK, "ok"),
         _ => not_found(),
     }
 }
 
 /// `ok`, or with `?verbose` a line per check; `?exclude=NAME` leaves one out.
 fn health(query: &str) -> String {
-    let asked: Vec<(String, String)> = query
-        .split('&')
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(name, value)| (decoded(name), decoded(value)))
-        .collect();
+    let asked = asked(query);
     if !asked.iter().any(|(name, _)| name == "verbose") {
         return "ok".to_owned();
     }
@@ -54,6 +63,15 @@ fn health(query: &str) -> String {
     lines + "healthz check passed\n"
 }
 
+/// The names and values of a query.
+pub(crate) fn asked(query: &str) -> Vec<(String, String)> {
+    query
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(name, value)| (decoded(name), decoded(value)))
+        .collect()
+}
+
 /// As forms write it.
 fn decoded(text: &str) -> String {
     let spaced = text.replace('+', " ");
@@ -62,12 +80,12 @@ fn decoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http::header::{CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
-    use http::{Method, Request, Version};
+    use http::header::{CONTENT_TYPE, HOST, LOCATION, X_CONTENT_TYPE_OPTIONS};
+    use http::{Request, Version};
 
     use super::*;
 
-    fn asked(method: Method, target: &str) -> Answer {
+    fn answered(method: Method, target: &str) -> Answer {
         let request = Request::builder().method(method).uri(target);
         let request = request.header(HOST, "node").body(()).unwrap();
         answer(&request.into_parts().0)
@@ -83,7 +101,7 @@ mod tests {
     #[test]
     fn every_method_is_told_the_nodes_health() {
         for method in [Method::GET, Method::HEAD, Method::POST, Method::DELETE] {
-            let answer = asked(method.clone(), "/healthz");
+            let answer = answered(method.clone(), "/healthz");
             assert_eq!(answer.status(), StatusCode::OK, "{method}");
             let plain = Some("text/plain; charset=utf-8");
             assert_eq!(header(&answer, CONTENT_TYPE), plain);
@@ -93,7 +111,7 @@ mod tests {
 
     #[test]
     fn one_check_alone_has_no_header_against_guessing() {
-        let answer = asked(Method::GET, "/healthz/ping");
+        let answer = answered(Method::GET, "/healthz/ping");
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(header(&answer, X_CONTENT_TYPE_OPTIONS), None);
     }
@@ -101,9 +119,32 @@ mod tests {
     #[test]
     fn nothing_else_is_there() {
         for target in ["/", "/healthz/", "/healthz/syncloop", "/readyz", "/metrics"] {
-            let answer = asked(Method::GET, target);
+            let answer = answered(Method::GET, target);
             assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{target}");
             assert_eq!(header(&answer, X_CONTENT_TYPE_OPTIONS), Some("nosniff"));
+        }
+    }
+
+    #[test]
+    fn a_path_is_read_as_it_is_meant_or_told_how_to_be_written() {
+        for (target, place) in [
+            ("//healthz?verbose", "/healthz?verbose"),
+            ("/./healthz", "/healthz"),
+            ("/nope/../healthz", "/healthz"),
+            ("/healthz//ping/", "/healthz/ping/"),
+            ("/nope/..", "/"),
+        ] {
+            let answer = answered(Method::GET, target);
+            assert_eq!(answer.status(), StatusCode::TEMPORARY_REDIRECT, "{target}");
+            assert_eq!(header(&answer, LOCATION), Some(place), "{target}");
+        }
+        for (target, status) in [
+            ("/%68ealthz", StatusCode::OK),
+            ("/healthz/%70ing", StatusCode::OK),
+            ("/healthz%2fping", StatusCode::NOT_FOUND),
+            ("/%2e%2e/healthz", StatusCode::NOT_FOUND),
+        ] {
+            assert_eq!(answered(Method::GET, target).status(), status, "{target}");
         }
     }
 

@@ -62,6 +62,19 @@ pub enum BindError {
     },
 }
 
+impl BindError {
+    pub(crate) fn of(address: SocketAddr, setting: &'static str, cause: io::Error) -> Self {
+        match cause.kind() {
+            io::ErrorKind::AddrInUse => Self::Taken { address, setting },
+            _ => Self::Refused {
+                address,
+                setting,
+                cause,
+            },
+        }
+    }
+}
+
 /// What a port is for.
 #[derive(Clone, Debug)]
 pub enum Purpose {
@@ -156,16 +169,8 @@ impl PlainPort {
 
     async fn bind(&self) -> Result<TcpListener, BindError> {
         let (address, setting) = (self.address, self.purpose.setting());
-        TcpListener::bind(address)
-            .await
-            .map_err(|cause| match cause.kind() {
-                io::ErrorKind::AddrInUse => BindError::Taken { address, setting },
-                _ => BindError::Refused {
-                    address,
-                    setting,
-                    cause,
-                },
-            })
+        let bound = TcpListener::bind(address).await;
+        bound.map_err(|cause| BindError::of(address, setting, cause))
     }
 
     async fn converse(&self, stream: TcpStream) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use seams::host::{CgroupFacts, CgroupValue, CgroupVersion, HostError};
@@ -23,6 +24,8 @@ type Groups = BTreeMap<PathBuf, BTreeMap<String, String>>;
 pub(crate) struct Cgroups {
     /// Held for one access.
     groups: Mutex<Groups>,
+    /// No more are made.
+    refuses: AtomicBool,
 }
 
 impl Cgroups {
@@ -38,11 +41,19 @@ impl Cgroups {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn make(&self, path: &Path) {
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::Relaxed);
+    }
+
+    pub(crate) fn make(&self, path: &Path) -> Result<(), HostError> {
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(HostError::at(path, io::ErrorKind::StorageFull.into()));
+        }
         let mut groups = self.groups();
         for group in path.ancestors() {
             groups.entry(group.to_owned()).or_default();
         }
+        Ok(())
     }
 
     pub(crate) fn has(&self, path: &Path) -> bool {
@@ -94,7 +105,10 @@ mod tests {
         let cgroups = Cgroups::default();
         let (pods, pod) = (Path::new("/kubepods"), Path::new("/kubepods/pod1"));
         assert_eq!(cgroups.below(pods), [""; 0]);
-        cgroups.make(pod);
+        cgroups.refuse(true);
+        assert!(cgroups.make(pod).is_err() && !cgroups.has(pod));
+        cgroups.refuse(false);
+        cgroups.make(pod).unwrap();
         assert!(cgroups.has(pods) && cgroups.has(pod));
         assert_eq!(cgroups.below(pods), ["pod1"]);
         cgroups.remove(pods);
@@ -111,7 +125,7 @@ mod tests {
             CgroupValue::new("hugetlb.2MB.max", 0),
         ];
         assert!(cgroups.write(pod, &values).is_err());
-        cgroups.make(pod);
+        cgroups.make(pod).unwrap();
         cgroups.write(pod, &values).unwrap();
         let told = BTreeMap::from([("cpu.weight".to_owned(), "5".to_owned())]);
         assert_eq!(cgroups.values(pod), Some(told));

@@ -7,12 +7,14 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use seams::Storage;
 use seams::host::HostError;
 use seams::storage::{
-    Entry, GroupShare, MountPoint, PathKind, SubPathError, Tree, Work, WorkDone, checked_sub_path,
+    Bind, Entry, FileSystem, GroupShare, MountPoint, PathKind, Shared, SubPathError, Tree, Usage,
+    Work, WorkDone, checked_sub_path,
 };
 
 use crate::machine::Machine;
@@ -44,6 +46,8 @@ enum Mounted {
     /// The digest of what part of which volume it is. On a machine in memory it
     /// may as well be a directory.
     SubPath(u64),
+    /// The digest of the directory that it is.
+    Directory(u64),
 }
 
 impl Disk {
@@ -143,7 +147,7 @@ impl Disk {
 fn mount_point(path: &Path, mounted: Mounted) -> MountPoint {
     let file_system = match mounted {
         Mounted::Tmpfs => "tmpfs",
-        Mounted::SubPath(_) => "ext4",
+        Mounted::SubPath(_) | Mounted::Directory(_) => "ext4",
     };
     MountPoint {
         path: path.to_owned(),
@@ -268,8 +272,8 @@ impl Storage for Machine {
         })
     }
 
-    fn share(&self, directory: &Path, _: GroupShare) -> Result<(), HostError> {
-        self.on_disk(|disk| disk.directory(directory).map(drop))
+    fn share(&self, directory: &Path, _: GroupShare, _: &AtomicU64) -> Result<Shared, HostError> {
+        self.on_disk(|disk| disk.directory(directory).map(|_| Shared::default()))
     }
 
     fn mount_tmpfs(&self, path: &Path, _: Option<u64>) -> Result<bool, HostError> {
@@ -278,6 +282,11 @@ impl Storage for Machine {
             let before = directory.mounted.replace(Mounted::Tmpfs);
             Ok(before != Some(Mounted::Tmpfs))
         })
+    }
+
+    /// Memory is memory.
+    fn mount_huge_pages(&self, path: &Path, _: u64) -> Result<bool, HostError> {
+        self.mount_tmpfs(path, None)
     }
 
     /// Any volume has any part.
@@ -332,6 +341,80 @@ impl Storage for Machine {
     /// A simulated machine has whatever a pod hopes to find on it.
     fn has(&self, _: &Path, _: PathKind, _: bool) -> Result<bool, HostError> {
         Ok(true)
+    }
+
+    /// As it has whatever a pod hopes to find.
+    fn exists(&self, _: &Path) -> Result<bool, HostError> {
+        Ok(true)
+    }
+
+    fn bind(&self, bind: &Bind) -> Result<bool, HostError> {
+        self.make_directory(&bind.at, 0o750, 0o750)?;
+        let mounted = Mounted::Directory(digest(&bind.directory));
+        self.on_disk(|disk| {
+            let directory = disk.directory(&bind.at)?;
+            let is_new = directory.mounted.is_none();
+            directory.mounted.get_or_insert(mounted);
+            Ok(is_new)
+        })
+    }
+
+    fn also_mounted(&self, directory: &Path, below: &Path) -> Result<Vec<PathBuf>, HostError> {
+        let wanted = Mounted::Directory(digest(directory));
+        Ok(self.on_disk(|disk| {
+            let places = disk.below(below).filter(
+                |(_, held)| matches!(held, Held::Directory(found) if found.mounted == Some(wanted)),
+            );
+            places.map(|(path, _)| path.clone()).collect()
+        }))
+    }
+
+    fn group(&self, _: &Path) -> Result<u32, HostError> {
+        Ok(0)
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<(), HostError> {
+        self.on_disk(|disk| {
+            let mounted = match disk.held.get(path) {
+                Some(Held::Directory(directory)) => directory.mounted.is_some(),
+                Some(_) => return Err(at(path, io::ErrorKind::NotADirectory)),
+                None => false,
+            };
+            if mounted {
+                return Err(at(path, io::ErrorKind::ResourceBusy));
+            }
+            if disk.below(path).any(|(found, _)| found != path) {
+                return Err(at(path, io::ErrorKind::DirectoryNotEmpty));
+            }
+            disk.held.remove(path);
+            Ok(())
+        })
+    }
+
+    /// Files that are published are not kept, and take up nothing.
+    fn usage(&self, directory: &Path) -> Result<Usage, HostError> {
+        Ok(self.on_disk(|disk| {
+            let held = disk.below(directory);
+            let sizes = held.map(|(_, held)| match held {
+                Held::File(content) => content.len() as u64,
+                Held::Link(_) | Held::Directory(_) => 0,
+            });
+            sizes.fold(Usage::default(), |usage, bytes| Usage {
+                bytes: usage.bytes + bytes,
+                inodes: usage.inodes + 1,
+            })
+        }))
+    }
+
+    fn file_system(&self, path: &Path) -> Result<FileSystem, HostError> {
+        let disk = seams::Host::disk(self, path)?;
+        Ok(FileSystem {
+            capacity: disk.capacity,
+            available: disk.available,
+            used: disk.capacity.saturating_sub(disk.available),
+            inodes: disk.inodes,
+            inodes_free: disk.inodes_free,
+        })
     }
 
     /// It takes no time at all.

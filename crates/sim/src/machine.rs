@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seams::Host;
 use seams::host::{
-    Answer, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, FileEntry, Hint, HostError,
-    Interface, Listing, MachineFacts,
+    Answer, Below, CgroupFacts, CgroupValue, DefaultRoute, DiskFigures, FileEntry, FileId, Hint,
+    HostError, Interface, Listing, MachineFacts, MachineFigures,
 };
 use tokio::sync::watch;
 
 use crate::cgroups::Cgroups;
 use crate::disk::Disk;
 use crate::faults::{DiskFault, Faults};
+use crate::runtime::Runtime;
 
 /// What machines of one kind have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,10 @@ pub struct Machine {
     written: watch::Sender<()>,
     /// Nothing ails a machine that was told of nothing.
     faults: Option<watch::Receiver<Faults>>,
+    /// What it was furnished with beside what every machine has.
+    files: Arc<BTreeMap<PathBuf, Vec<u8>>>,
+    /// Whose containers' logs are among its files.
+    runtime: Option<Arc<Runtime>>,
 }
 
 /// The only network interface, beside the loopback.
@@ -76,6 +81,8 @@ impl Machine {
             disk: Mutex::default(),
             written: watch::channel(()).0,
             faults: None,
+            files: Arc::default(),
+            runtime: None,
         }
     }
 
@@ -84,6 +91,25 @@ impl Machine {
     pub fn ailing(mut self, faults: watch::Receiver<Faults>) -> Self {
         self.faults = Some(faults);
         self
+    }
+
+    /// The machine, with these files, which it may share with others.
+    #[must_use]
+    pub fn with_files(mut self, files: Arc<BTreeMap<PathBuf, Vec<u8>>>) -> Self {
+        self.files = files;
+        self
+    }
+
+    /// The machine on which this runtime runs its containers.
+    #[must_use]
+    pub fn running(mut self, runtime: Arc<Runtime>) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// From now on its kernel makes no more groups, or does so again.
+    pub fn refuse_cgroups(&self, refuses: bool) {
+        self.cgroups.refuse(refuses);
     }
 
     /// What was written to the files of a group; `None` if there is no such group.
@@ -200,7 +226,9 @@ impl Host for Machine {
 
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, HostError> {
         let written = self.on_disk(|disk| disk.read(path));
-        Ok(written.or_else(|| furnished(path).map(<[u8]>::to_vec)))
+        let given = || self.files.get(path).cloned();
+        let furnished = || furnished(path).map(<[u8]>::to_vec);
+        Ok(written.or_else(given).or_else(furnished))
     }
 
     fn list(&self, path: &Path) -> Result<Option<Listing>, HostError> {
@@ -226,6 +254,22 @@ impl Host for Machine {
         })
     }
 
+    fn below<'a>(&'a self, root: &'a Path, path: &'a Path) -> Answer<'a, Below> {
+        let runtime = self.runtime.as_ref();
+        let log = runtime.and_then(|runtime| runtime.printed_at(&root.join(path)));
+        Box::pin(std::future::ready(Ok(
+            log.map_or(Below::Absent, Below::File)
+        )))
+    }
+
+    fn file_id(&self, path: &Path) -> Result<Option<FileId>, HostError> {
+        let runtime = self.runtime.as_ref();
+        let log = runtime.and_then(|runtime| runtime.printed_at(path));
+        let facts = log.map(|log| log.facts()).transpose();
+        let facts = facts.map_err(|cause| HostError::at(path, cause))?;
+        Ok(facts.map(|facts| facts.id))
+    }
+
     fn write(&self, path: &Path, content: &[u8], _: u32) -> Result<(), HostError> {
         self.on_disk(|disk| disk.write(path, content));
         self.written.send_replace(());
@@ -237,8 +281,7 @@ impl Host for Machine {
     }
 
     fn make_cgroup(&self, path: &Path) -> Result<(), HostError> {
-        self.cgroups.make(path);
-        Ok(())
+        self.cgroups.make(path)
     }
 
     fn has_cgroup(&self, path: &Path) -> Result<bool, HostError> {
@@ -260,6 +303,15 @@ impl Host for Machine {
 
     fn cgroups_in(&self, path: &Path) -> Result<Vec<String>, HostError> {
         Ok(self.cgroups.below(path))
+    }
+
+    /// What containers use is told by their runtime, which knows their stories.
+    fn machine_figures(&self) -> Result<MachineFigures, HostError> {
+        Ok(MachineFigures {
+            physical_cores: self.shape.cpus,
+            sockets: 1,
+            ..MachineFigures::default()
+        })
     }
 }
 

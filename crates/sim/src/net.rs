@@ -1,7 +1,10 @@
-//! A connection in memory, on whose other side a simulated program speaks HTTP/1.1.
+//! A connection in memory, on whose other side a simulated program speaks HTTP/1.1, and
+//! answers questions about its health over gRPC.
 //!
 //! There is no task behind it: what is written is heard at once, and the answer is
 //! there to be read from then on.
+
+mod grpc;
 
 use std::io;
 use std::pin::Pin;
@@ -25,22 +28,23 @@ pub(crate) enum Manner {
     Silent,
     /// It takes none.
     Refused,
+    /// It says everything back.
+    Echo,
 }
 
-/// One connection: one request, one answer, and then it is closed.
+/// One connection: one request, one answer, and then it is closed; or one that says
+/// everything back.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     manner: Manner,
     heard: Vec<u8>,
-    /// `None`: the request is not whole yet.
-    answer: Option<Answer>,
-    reader: Option<Waker>,
-}
-
-#[derive(Debug)]
-struct Answer {
+    /// What is to be said, and how much of it has been.
     text: Vec<u8>,
     said: usize,
+    /// There will be no more of it.
+    whole: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
 }
 
 impl Conversation {
@@ -48,34 +52,65 @@ impl Conversation {
         Self {
             manner,
             heard: Vec::new(),
-            answer: None,
+            text: Vec::new(),
+            said: 0,
+            whole: false,
             reader: None,
+            writer: None,
         }
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
-        if self.answer.is_some() {
+    pub(crate) fn hear(&mut self, bytes: &[u8]) {
+        if self.whole {
             return;
         }
-        self.heard.extend_from_slice(bytes);
-        let Some(status) = self.verdict() else {
-            return;
-        };
-        self.answer = Some(Answer {
-            text: answer(status).into_bytes(),
-            said: 0,
-        });
-        self.heard = Vec::new();
+        if self.manner == Manner::Echo {
+            self.text.extend_from_slice(bytes);
+        } else {
+            self.heard.extend_from_slice(bytes);
+            let Some(text) = self.verdict() else {
+                return;
+            };
+            self.text = text;
+            self.whole = true;
+            self.heard = Vec::new();
+        }
+        self.ring();
+    }
+
+    /// The other side has said all: who has not answered by now never will.
+    pub(crate) fn hear_no_more(&mut self) {
+        self.whole = true;
+        self.ring();
+    }
+
+    /// What is said now, and whether that was all.
+    pub(crate) fn say(&mut self) -> (Vec<u8>, bool) {
+        let mut text = std::mem::take(&mut self.text);
+        text.drain(..std::mem::take(&mut self.said));
+        (text, self.whole)
+    }
+
+    fn ring(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
     }
 
     /// What is answered to what was heard, if that is enough.
-    fn verdict(&self) -> Option<StatusCode> {
+    fn verdict(&self) -> Option<Vec<u8>> {
         let Manner::Status(status) = self.manner else {
             return None;
         };
+        if grpc::is_spoken(&self.heard) && self.heard.len() <= LONGEST_REQUEST {
+            let stream = grpc::question(&self.heard)?;
+            return Some(grpc::answer(stream, status.as_u16() < 400));
+        }
+        self.status(status)
+            .map(|status| answer(status).into_bytes())
+    }
+
+    fn status(&self, status: StatusCode) -> Option<StatusCode> {
         // As plain servers answer those who come with TLS.
         let foreign = self.heard.first() == Some(&TLS_HANDSHAKE);
         if foreign || self.heard.len() > LONGEST_REQUEST {
@@ -103,14 +138,21 @@ impl AsyncRead for Conversation {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Some(answer) = &mut self.answer else {
+        let left = &self.text[self.said..];
+        if left.is_empty() && !self.whole {
             self.reader = Some(context.waker().clone());
             return Poll::Pending;
-        };
-        let left = &answer.text[answer.said..];
+        }
         let now = left.len().min(buffer.remaining());
         buffer.put_slice(&left[..now]);
-        answer.said += now;
+        self.said += now;
+        if self.said == self.text.len() {
+            self.text.clear();
+            self.said = 0;
+            if let Some(writer) = self.writer.take() {
+                writer.wake();
+            }
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -118,9 +160,14 @@ impl AsyncRead for Conversation {
 impl AsyncWrite for Conversation {
     fn poll_write(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        // Who does not hear what is said back is not heard.
+        if self.manner == Manner::Echo && self.text.len() > LONGEST_REQUEST {
+            self.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
         self.hear(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
@@ -129,7 +176,10 @@ impl AsyncWrite for Conversation {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.manner == Manner::Echo {
+            self.hear_no_more();
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -178,6 +228,23 @@ mod tests {
         let mut text = String::new();
         connection.read_to_string(&mut text).await.unwrap();
         assert!(text.starts_with("HTTP/1.1 400 "), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_echo_comes_back_while_somebody_listens() {
+        let (mut reader, mut writer) = tokio::io::split(Conversation::new(Manner::Echo));
+        let long = vec![b'x'; LONGEST_REQUEST + 1];
+        writer.write_all(&long).await.unwrap();
+        let mut more = Box::pin(writer.write_all(b"y"));
+        assert!(poll!(&mut more).is_pending());
+        let mut heard = vec![0; long.len()];
+        reader.read_exact(&mut heard).await.unwrap();
+        assert_eq!(heard, long);
+        more.await.unwrap();
+        writer.shutdown().await.unwrap();
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, "y");
     }
 
     #[tokio::test]

@@ -3,14 +3,12 @@
 use k8s_openapi::api::core::v1::Pod;
 use types::{PodName, PodRef, PodUid};
 
+pub use types::desired::{SEEN, SOURCE};
+
 /// Of a static pod: its uid, which follows from what its manifest says.
 pub const HASH: &str = "kubernetes.io/config.hash";
 /// Of a mirror pod: the hash of its static pod.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
-/// When the node first saw the pod.
-pub const SEEN: &str = "kubernetes.io/config.seen";
-/// `file`, `http` or `api`.
-pub const SOURCE: &str = "kubernetes.io/config.source";
 
 pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     let annotations = pod.metadata.annotations.as_ref()?;

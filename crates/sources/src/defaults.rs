@@ -3,6 +3,7 @@
 //! pod of this node ([`complete`]).
 
 mod api;
+#[cfg(test)]
 mod pod_resources;
 
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
 //! Pods from a directory of manifests, or from one. Looked at from time to time, and
 //! at once when the machine gives a hint.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +38,12 @@ pub struct FileSource {
     pub clock: SharedClock,
     /// `None` until the first look has succeeded.
     pub delivered: watch::Sender<Option<Delivery>>,
+}
+
+/// The path as it was given. A slash behind the name of a file is none of its name.
+pub fn place(given: &str) -> PathBuf {
+    let bare = given.trim_end_matches('/');
+    PathBuf::from(if bare.is_empty() { given } else { bare })
 }
 
 /// What was found at the path.
@@ -160,6 +167,8 @@ struct Shelf {
     files: BTreeMap<String, Kept>,
     /// What was last said of the path itself.
     complaint: Option<String>,
+    /// Files whose pods others name, too.
+    hidden: BTreeSet<String>,
     delivered: Option<Vec<Arc<Pod>>>,
 }
 
@@ -184,6 +193,7 @@ impl Shelf {
             rules,
             files: BTreeMap::new(),
             complaint: None,
+            hidden: BTreeSet::new(),
             delivered: None,
         }
     }
@@ -222,11 +232,7 @@ impl Shelf {
             kept.take(&path, content, look, &self.rules);
             self.files.insert(path, kept);
         }
-        let pods: Vec<_> = self
-            .files
-            .values()
-            .filter_map(|kept| kept.pod.clone())
-            .collect();
+        let pods = self.pods();
         let same = self.delivered.as_ref().is_some_and(|before| {
             before.len() == pods.len()
                 && before
@@ -238,6 +244,38 @@ impl Shelf {
             self.delivered = Some(pods.clone());
             pods
         })
+    }
+
+    /// Of files that name one pod the last counts.
+    fn pods(&mut self) -> Vec<Arc<Pod>> {
+        let mut names = BTreeMap::new();
+        let mut hidden = BTreeSet::new();
+        let mut pods = Vec::new();
+        for (path, kept) in self.files.iter().rev() {
+            let Some(pod) = &kept.pod else { continue };
+            let metadata = &pod.metadata;
+            let name = (metadata.namespace.as_deref(), metadata.name.as_deref());
+            match names.entry(name) {
+                Entry::Vacant(entry) => {
+                    entry.insert(path);
+                    pods.push(Arc::clone(pod));
+                }
+                Entry::Occupied(entry) => {
+                    if !self.hidden.contains(path) {
+                        warn!(
+                            manifest = path,
+                            other = entry.get(),
+                            pod = name.1,
+                            "another manifest names the same pod and counts: remove one of them, or begin its name with a dot"
+                        );
+                    }
+                    hidden.insert(path.clone());
+                }
+            }
+        }
+        self.hidden = hidden;
+        pods.reverse();
+        pods
     }
 
     /// Says what is wrong with the path, once.
@@ -396,6 +434,22 @@ mod tests {
     }
 
     #[test]
+    fn of_files_that_name_one_pod_the_last_counts() {
+        let mut shelf = shelf();
+        let [one, two, three] = ["1", "2", "3"].map(|image| manifest("a", image));
+        let b = manifest("b", "1");
+        let mut look = |files: &[(&str, &str)]| after(&mut shelf, Look::Hinted, files);
+        assert_eq!(look(&[("a", &two), ("b", &b)]), "a-n=2 b-n=1");
+        assert_eq!(
+            look(&[("a", &two), ("b", &b), ("c", &three)]),
+            "b-n=1 a-n=3"
+        );
+        let all = [("0", &*one), ("a", &two), ("b", &b), ("c", &three)];
+        assert_eq!(look(&all), "same");
+        assert_eq!(look(&all[..3]), "a-n=2 b-n=1");
+    }
+
+    #[test]
     fn what_cannot_be_looked_at_has_not_gone_and_what_is_not_there_has() {
         let mut shelf = shelf();
         let path = Path::new(DIRECTORY);
@@ -440,7 +494,10 @@ mod tests {
     #[test]
     fn the_path_may_be_a_file_and_a_large_one_is_not_read() {
         let host = TestHost::default();
-        let path = Path::new("/pod.yaml");
+        let path = place("/pod.yaml//");
+        assert_eq!(place("/"), Path::new("/"));
+        let path = path.as_path();
+        assert_eq!(path.as_os_str(), "/pod.yaml");
         let found = |content: &[u8]| {
             host.write(path, content, 0o600).unwrap();
             let Ok(Reading::Files(files)) = read(&host, path) else {

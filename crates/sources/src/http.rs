@@ -304,6 +304,32 @@ mod tests {
         assert_eq!(found.pods[0].metadata.name.as_deref(), Some("a-n"));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_answer_is_given_up_and_asked_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let clock: SharedClock = Arc::new(TokioClock::starting_at(UNIX_EPOCH));
+        let tls = trust(RootCertStore::empty()).unwrap();
+        let period = Duration::from_secs(20);
+        let source = HttpSource::new(&url, HeaderMap::new(), tls, rules(), period, clock.clone());
+        let (delivered, seen) = watch::channel(None);
+        let shutdown = CancellationToken::new();
+        let server = async {
+            // It is heard, and nothing is said.
+            let (_silent, _) = listener.accept().await.unwrap();
+            let began = clock.uptime();
+            let (stream, _) = listener.accept().await.unwrap();
+            let after = clock.uptime().saturating_sub(began);
+            answer(stream, &ok(POD)).await;
+            seen.clone().wait_for(Option::is_some).await.unwrap();
+            shutdown.cancel();
+            after
+        };
+        let source = source.unwrap();
+        let ((), after) = tokio::join!(source.run(delivered, shutdown.clone()), server);
+        assert_eq!(after.as_secs(), (ANSWER + period).as_secs());
+    }
+
     #[tokio::test]
     async fn https_is_believed_only_from_whom_we_trust() {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();

@@ -6,6 +6,7 @@
 //! order between sources.
 
 mod adopt;
+mod adopted;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -14,16 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use types::{PodName, PodUid};
 
 use crate::annotations::{self, MIRROR, SEEN, SOURCE, is_mirror, name_of, ref_of, uid_of};
-use types::desired::{Desired, DesiredPod, Source};
+use types::desired::{Desired, DesiredPod, Source, seen, stamp};
 
 use crate::delivery::Delivery;
 
 pub use adopt::Running;
+pub use adopted::{ADOPTED, AdoptedFile};
 pub use task::{Deliveries, Merging};
 
 /// What a delivery changed.
@@ -102,7 +103,7 @@ impl Merge {
             let known = if let Some(known) = before.remove(&uid) {
                 follow(known, pod, source, &mut changes)
             } else {
-                let stamped = stamped(pod, source, &seen(now));
+                let stamped = stamped(pod, source, &first_seen(pod, source, now));
                 changes.added.push(Arc::clone(&stamped));
                 Known {
                     delivered: Arc::clone(pod),
@@ -245,16 +246,22 @@ fn foreign(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
     all.filter(|(key, _)| ![SOURCE, SEEN, MIRROR].contains(&key.as_str()))
 }
 
-fn stamped(pod: &Pod, source: Source, seen: &str) -> Arc<Pod> {
-    let mut pod = pod.clone();
-    let notes = pod.metadata.annotations.get_or_insert_default();
-    notes.insert(SOURCE.to_owned(), source.as_str().to_owned());
-    notes.insert(SEEN.to_owned(), seen.to_owned());
+/// With what the node writes on it. Pods from the API have it when they come: a copy of
+/// each for its sake would be as large as they are.
+fn stamped(pod: &Arc<Pod>, source: Source, first_seen: &str) -> Arc<Pod> {
+    let has = |key, wanted: &str| annotations::annotation(pod, key) == Some(wanted);
+    if has(SOURCE, source.as_str()) && has(SEEN, first_seen) {
+        return Arc::clone(pod);
+    }
+    let mut pod = Pod::clone(pod);
+    stamp(&mut pod, source, first_seen.to_owned());
     Arc::new(pod)
 }
 
-/// RFC 3339 with nine digits behind the seconds, whatever they are.
-fn seen(now: SystemTime) -> String {
-    let now = Timestamp::try_from(now).unwrap_or(Timestamp::UNIX_EPOCH);
-    format!("{now:.9}")
+/// When a pod was first seen that nobody knows here.
+fn first_seen(pod: &Pod, source: Source, now: SystemTime) -> String {
+    let own = annotations::annotation(pod, SEEN);
+    // What a manifest says of it counts for nothing.
+    let own = own.filter(|_| source == Source::Api);
+    own.map_or_else(|| seen(now), str::to_owned)
 }

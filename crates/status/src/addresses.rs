@@ -45,7 +45,7 @@ fn with_hosts(pod_ips: &mut Vec<IpAddr>, first: IpAddr, second: Option<IpAddr>) 
 }
 
 /// The first of each, the node's own family first.
-fn one_of_each_family(ips: &[String], prefers_ipv6: bool) -> Vec<IpAddr> {
+pub fn one_of_each_family(ips: &[String], prefers_ipv6: bool) -> Vec<IpAddr> {
     let first = |ipv6: bool| {
         let ips = ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok());
         let mut ips = ips.filter(move |ip| ip.is_ipv6() == ipv6);

@@ -1,6 +1,6 @@
 //! The conditions of a pod, in the order in which upstream appends them.
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use types::observed::{ContainerState, ObservedPod};
 
@@ -17,6 +17,7 @@ pub(crate) const READY: &str = "Ready";
 pub(crate) const CONTAINERS_READY: &str = "ContainersReady";
 const SCHEDULED: &str = "PodScheduled";
 const RESTARTING: &str = "AllContainersRestarting";
+pub(crate) const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
 
 /// Those that nobody else writes.
 const OWN: [&str; 8] = [
@@ -24,7 +25,7 @@ const OWN: [&str; 8] = [
     READY,
     INITIALIZED,
     CONTAINERS_READY,
-    "PodResizeInProgress",
+    RESIZE_IN_PROGRESS,
     "PodResizePending",
     READY_TO_START,
     RESTARTING,
@@ -63,8 +64,8 @@ pub(crate) fn conditions(
     let phase = status.phase.as_deref().unwrap_or_default();
     let ready_to_start = Verdict::of(!needs_sandbox(input));
     let was_initialized = is_true(old, INITIALIZED);
-    let initialized = initialized(input, &statuses, phase, was_initialized);
-    let containers = containers_ready(input, &statuses, phase);
+    let initialized = initialized(input.pod, &statuses, phase, was_initialized);
+    let containers = containers_ready(input.pod, &statuses, phase);
     let ready = ready(input, &conditions, &containers);
     for (kind, verdict) in [
         (READY_TO_START, ready_to_start),
@@ -172,13 +173,8 @@ pub(crate) fn needs_sandbox(input: &Input<'_>) -> bool {
     newest.host_network != host_network || (!host_network && newest.ips.is_empty())
 }
 
-fn initialized(
-    input: &Input<'_>,
-    statuses: &[&ContainerStatus],
-    phase: &str,
-    was: bool,
-) -> Verdict {
-    let spec = spec(input.pod);
+fn initialized(pod: &Pod, statuses: &[&ContainerStatus], phase: &str, was: bool) -> Verdict {
+    let spec = spec(pod);
     let init = init_containers(spec);
     if statuses.is_empty() && !init.is_empty() {
         return Verdict::not("UnknownContainerStatuses", String::new());
@@ -211,11 +207,11 @@ fn initialized(
     }
 }
 
-fn containers_ready(input: &Input<'_>, statuses: &[&ContainerStatus], phase: &str) -> Verdict {
+fn containers_ready(pod: &Pod, statuses: &[&ContainerStatus], phase: &str) -> Verdict {
     if statuses.is_empty() {
         return Verdict::not("UnknownContainerStatuses", String::new());
     }
-    let spec = spec(input.pod);
+    let spec = spec(pod);
     let sidecars = init_containers(spec).iter().filter(|one| is_sidecar(one));
     let counted = sidecars.chain(&spec.containers);
     let lacking = Lacking::among(counted, statuses, |_, status| status.ready);
@@ -359,5 +355,61 @@ pub(crate) fn end_readiness(status: &mut PodStatus, generation: Option<i64>, now
             None => Some(now.clone()),
         };
         replace_or_push(conditions, condition);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn containers_of_which_nothing_is_said_are_named_before_those_that_lack() {
+        let container = |name: &str| Container {
+            name: name.to_owned(),
+            ..Container::default()
+        };
+        let status = |name: &str, ready: bool| ContainerStatus {
+            name: name.to_owned(),
+            ready,
+            ..ContainerStatus::default()
+        };
+        let all = ["a", "b", "c", "d"].map(container);
+        let statuses = [status("b", false), status("c", true), status("d", false)];
+        for (containers, expected) in [
+            (
+                &all[..],
+                Some(
+                    "containers with unknown status: [a], containers with incomplete status: [b d]",
+                ),
+            ),
+            (&all[..1], Some("containers with unknown status: [a]")),
+            (&all[1..3], Some("containers with incomplete status: [b]")),
+            (&all[2..3], None),
+        ] {
+            let statuses: Vec<_> = statuses.iter().collect();
+            let lacking = Lacking::among(containers.iter(), &statuses, |_, status| status.ready);
+            assert_eq!(lacking.message("incomplete").as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn of_a_pod_without_any_statuses_nothing_is_known() {
+        let pod = json!({ "spec": {
+            "initContainers": [{ "name": "i" }], "containers": [{ "name": "c" }],
+        } });
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let without = json!({ "spec": { "containers": [{ "name": "c" }] } });
+        let without: Pod = serde_json::from_value(without).unwrap();
+        let unknown = Verdict::not("UnknownContainerStatuses", String::new());
+        assert_eq!(initialized(&pod, &[], "Pending", false), unknown);
+        assert_eq!(containers_ready(&pod, &[], "Pending"), unknown);
+        assert_eq!(containers_ready(&without, &[], "Pending"), unknown);
+        // Who has nothing to be done first is ready to begin.
+        assert_eq!(
+            initialized(&without, &[], "Pending", false),
+            Verdict::of(true)
+        );
     }
 }

@@ -81,8 +81,10 @@ impl Containers<'_> {
             status.volume_mounts = self.fresh(container).volume_mounts;
         }
         if seen.state == observed::ContainerState::Running {
-            // An agent before this one has seen it start.
-            status.started = old.and_then(|old| old.started);
+            // An agent before this one may have seen it start: this one, not another that
+            // had its name.
+            let same = old.filter(|old| old.container_id == status.container_id);
+            status.started = same.and_then(|old| old.started);
         }
         let allocated = container.resources.clone().unwrap_or_default();
         let actuated = self.input.known.actuated.as_deref();

@@ -70,3 +70,45 @@ fn truncate(time: Option<&mut Time>) {
         time.0 = second;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_containers_of_a_pod_share_the_room_for_their_last_words() {
+        let one = json!([{ "name": "a" }]);
+        let two = json!([{ "name": "a" }, { "name": "b" }]);
+        for (spec, room) in [
+            (json!({ "containers": one }), 12_288),
+            (json!({ "containers": two }), 6144),
+            (
+                json!({ "containers": two, "initContainers": [{ "name": "i" }] }),
+                4096,
+            ),
+            (
+                json!({
+                    "containers": two, "initContainers": [{ "name": "i" }],
+                    "ephemeralContainers": [{ "name": "e" }],
+                }),
+                3072,
+            ),
+        ] {
+            let pod: Pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            let end = json!({ "terminated": { "exitCode": 1, "message": "x".repeat(20_000) } });
+            let mut status: PodStatus = serde_json::from_value(json!({ "containerStatuses": [{
+                "name": "a", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": end, "lastState": end,
+            }] }))
+            .unwrap();
+            normalise(&pod, &mut status);
+            let status = &status.container_statuses.unwrap()[0];
+            for state in [&status.state, &status.last_state] {
+                let end = state.as_ref().unwrap().terminated.as_ref().unwrap();
+                assert_eq!(end.message.as_ref().unwrap().len(), room, "{spec}");
+            }
+        }
+    }
+}

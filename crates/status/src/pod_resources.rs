@@ -15,17 +15,18 @@ type Amounts = BTreeMap<String, Quantity>;
 /// Writes `resources` and `allocatedResources`.
 pub(crate) fn apply(input: &Input<'_>, status: &mut PodStatus) {
     let requests = requests(input.pod);
-    let resources = match (input.api.phase.as_deref(), &input.api.resources) {
-        (Some("Running"), _) => actual(input, &requests),
-        // What a pod had that is over does not change any more.
-        (Some("Succeeded" | "Failed"), Some(last)) => last.clone(),
-        _ => {
-            let whole = spec(input.pod).resources.clone().unwrap_or_default();
-            ResourceRequirements {
-                requests: filled(requests.clone()),
-                limits: filled(limits(input.pod)),
-                ..whole
-            }
+    // The cgroup of one that is over says nothing any more; and to upstream a static pod never
+    // runs: it goes by what its source says of it.
+    let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let runs = input.api.phase.as_deref() == Some("Running") && !over && !input.known.is_static;
+    let resources = if runs {
+        actual(input, &requests)
+    } else {
+        let whole = spec(input.pod).resources.clone().unwrap_or_default();
+        ResourceRequirements {
+            requests: filled(requests.clone()),
+            limits: filled(limits(input.pod)),
+            ..whole
         }
     };
     status.resources = Some(resources);

@@ -65,9 +65,21 @@ fn is_ready(input: &Input<'_>, container: Option<&Container>, status: &Container
         Some(true) => true,
         Some(false) => false,
         None if probe.is_none() => true,
-        // Not probed yet by this agent: what the API says still holds.
-        None => began(status).is_some_and(|began| precedes(began, input)) && was_ready(input),
+        // Not probed yet by this agent: what was said before still holds, of itself or,
+        // as upstream has it, of its pod.
+        None => {
+            let is_old = began(status).is_some_and(|began| precedes(began, input));
+            was_ready_itself(input, status) || (is_old && was_ready(input))
+        }
     }
+}
+
+fn was_ready_itself(input: &Input<'_>, status: &ContainerStatus) -> bool {
+    let old = input.old();
+    let lists = [&old.container_statuses, &old.init_container_statuses];
+    let mut all = lists.into_iter().flatten().flatten();
+    let itself = all.find(|old| old.name == status.name);
+    itself.is_some_and(|old| old.ready && old.container_id == status.container_id)
 }
 
 fn was_ready(input: &Input<'_>) -> bool {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio::sync::Notify;
 use types::{PodName, PodUid};
 
-use crate::conditions::{READY, is_true};
+use crate::conditions::{READY, RESIZE_IN_PROGRESS, is_true};
 use crate::equal::is_equal;
 use crate::normal::normalise;
 use crate::spec::is_terminal;
@@ -84,6 +84,8 @@ pub(crate) struct Letter {
     /// As the node knows the pod.
     pub(crate) uid: PodUid,
     pub(crate) api_uid: PodUid,
+    /// When it was to be said; by the clock's uptime.
+    pub(crate) since: Duration,
     pub(crate) report: Report,
     pub(crate) api: Option<Arc<Pod>>,
 }
@@ -128,11 +130,15 @@ impl Reports {
             return;
         }
         let urgent = is_urgent(before, &report);
+        let prompt = begins_resize(before, &report);
         if before.api_uid != report.api_uid {
             entry.api = None;
         }
         entry.report = report;
         entry.tell(now, urgent);
+        if prompt {
+            entry.hurry();
+        }
         drop(entries);
         self.desk.news.notify_one();
     }
@@ -145,11 +151,22 @@ impl Reports {
             return;
         };
         let ours = entry.report.api_uid.as_ref().map(PodUid::as_str);
-        if pod.metadata.uid.as_deref() != ours || !is_newer(pod, entry.api.as_deref()) {
+        let theirs = pod.metadata.uid.as_deref();
+        let is_another = theirs != ours;
+        if is_another {
+            // Only a static pod's: it has a new mirror. It may be over, with nobody left
+            // who would report again.
+            let Some(mirror) = theirs.filter(|mirror| *mirror != uid.as_str()) else {
+                return;
+            };
+            entry.report.api_uid = Some(PodUid::new(mirror));
+            entry.api = None;
+        }
+        if !is_newer(pod, entry.api.as_deref()) {
             return;
         }
         entry.api = Some(pod.clone());
-        if is_removable(pod, &entry.report) {
+        if is_another || is_removable(pod, &entry.report) {
             entry.tell(now, true);
             drop(entries);
             self.desk.news.notify_one();
@@ -159,6 +176,12 @@ impl Reports {
     /// The pod is none of the node's any more.
     pub fn forget(&self, uid: &PodUid) {
         self.desk.lock().remove(uid);
+    }
+
+    /// What was last said of a pod.
+    pub fn last(&self, uid: &PodUid) -> Option<PodStatus> {
+        let entries = self.desk.lock();
+        entries.get(uid).map(|entry| entry.report.status.clone())
     }
 
     /// How many pods there are reports of.
@@ -181,13 +204,15 @@ impl Reports {
             let unsent = entry.unsent.filter(|_| entry.may_be_sent(now))?;
             (unsent.due() <= now).then_some((uid, entry, unsent))
         });
-        let (uid, entry, _) = due.min_by_key(|(_, _, unsent)| (!unsent.urgent, unsent.since))?;
+        let (uid, entry, unsent) =
+            due.min_by_key(|(_, _, unsent)| (!unsent.urgent, unsent.since))?;
         let api_uid = entry.report.api_uid.clone()?;
         entry.sending = true;
         entry.unsent = None;
         Some(Letter {
             uid: uid.clone(),
             api_uid,
+            since: unsent.since,
             report: entry.report.clone(),
             api: entry.api.clone(),
         })
@@ -218,6 +243,8 @@ impl Reports {
                     entry.api = Some(pod);
                 }
             }
+            // Its mirror is made anew, and will be told.
+            Outcome::Nobody if entry.report.api_uid.as_ref() != Some(uid) => entry.api = None,
             // What came in meanwhile is about another life of it.
             Outcome::Nobody if entry.unsent.is_none() => drop(entries.remove(uid)),
             Outcome::Nobody => entry.api = None,
@@ -270,6 +297,13 @@ impl Entry {
         unsent.urgent |= urgent;
     }
 
+    /// What is to be told is not kept back.
+    fn hurry(&mut self) {
+        if let Some(unsent) = &mut self.unsent {
+            unsent.prompt = true;
+        }
+    }
+
     fn may_be_sent(&self, now: Duration) -> bool {
         !self.sending && self.not_before <= now && self.report.api_uid.is_some()
     }
@@ -305,6 +339,16 @@ fn is_urgent(before: &Report, report: &Report) -> bool {
     ready(before) != ready(report)
         || ended(before) != ended(report)
         || (before.may_run, before.gone) != (report.may_run, report.gone)
+}
+
+/// A resize has begun. It may be over in a moment: who waits to send that would never have
+/// told of it.
+fn begins_resize(before: &Report, report: &Report) -> bool {
+    let resizes = |report: &Report| {
+        let conditions = report.status.conditions.as_deref().unwrap_or_default();
+        is_true(conditions, RESIZE_IN_PROGRESS)
+    };
+    !resizes(before) && resizes(report)
 }
 
 /// Versions of one object grow. What cannot be compared is taken as newer.

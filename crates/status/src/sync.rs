@@ -14,8 +14,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use types::PodUid;
+use types::figures::Board;
 
 use crate::merge::merge;
+use crate::metrics::Metrics;
 use crate::patch::two_way;
 use crate::reports::{Letter, Outcome, Reports, is_removable};
 
@@ -33,6 +35,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub struct StatusSync {
     sender: Sender,
     reports: Reports,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Clone)]
@@ -49,11 +52,14 @@ impl std::fmt::Debug for Sender {
 
 impl StatusSync {
     /// It, and where reports are handed in. Nothing is sent before it runs.
-    pub fn new(client: Client, clock: SharedClock) -> (Self, Reports) {
+    pub fn new(client: Client, clock: SharedClock, figures: &Board) -> (Self, Reports) {
+        let metrics = Arc::<Metrics>::default();
+        figures.hang(metrics.clone());
         let reports = Reports::default();
         let sync = Self {
             sender: Sender { client, clock },
             reports: reports.clone(),
+            metrics,
         };
         (sync, reports)
     }
@@ -87,7 +93,11 @@ impl StatusSync {
             tokio::select! {
                 Some(done) = sending.join_next() => {
                     // Senders neither panic nor are they cancelled.
-                    if let Ok((uid, outcome)) = done {
+                    if let Ok((uid, since, outcome)) = done {
+                        if !matches!(outcome, Outcome::Failed) {
+                            let took = clock.uptime().saturating_sub(since);
+                            self.metrics.told.took(took);
+                        }
                         self.reports.settle(&uid, outcome, clock.uptime());
                     }
                 }
@@ -99,7 +109,8 @@ impl StatusSync {
 }
 
 impl Sender {
-    async fn send(self, letter: Letter) -> (PodUid, Outcome) {
+    /// Since when it was to be said comes back with what became of it.
+    async fn send(self, letter: Letter) -> (PodUid, Duration, Outcome) {
         let sent = seams::timeout(&*self.clock, LIMIT, self.deliver(&letter)).await;
         let pod = &letter.report.name;
         let outcome = match sent {
@@ -119,7 +130,7 @@ impl Sender {
                 Outcome::Failed
             }
         };
-        (letter.uid, outcome)
+        (letter.uid, letter.since, outcome)
     }
 
     async fn deliver(&self, letter: &Letter) -> Result<Outcome, kube::Error> {

@@ -24,7 +24,7 @@ impl Syncing {
     fn start() -> Self {
         let clock: SharedClock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
         let api = TestApi::new(clock.clone());
-        let (sync, reports) = StatusSync::new(api.client(), clock.clone());
+        let (sync, reports) = StatusSync::new(api.client(), clock.clone(), &Board::default());
         let ending = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "the test joins it")]
         let running = tokio::spawn(sync.run(ending.clone()));
@@ -133,6 +133,32 @@ async fn readiness_and_ends_do_not_wait() {
     node.hand_in("web", end);
     node.pass(1).await;
     assert_eq!(node.phase("web"), "Succeeded");
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_that_is_over_in_a_moment_has_been_told_of() {
+    let node = Syncing::start();
+    node.api.plant("web", "u-web", &json!({"phase": "Running"}));
+    let plain = json!({"phase": "Running"});
+    let kind = json!({"type": "PodResizeInProgress", "status": "True"});
+    let resizing = json!({"phase": "Running", "conditions": [kind]});
+    node.report("web", plain.clone());
+    node.pass(1_000).await;
+    node.api.calls();
+    node.report("web", resizing);
+    node.pass(5).await;
+    node.report("web", plain);
+    node.pass(1_000).await;
+    let calls = node.api.calls();
+    let said: Vec<bool> = calls
+        .iter()
+        .map(|call| {
+            let text = call.body.to_string();
+            text.contains(r#""status":"True""#)
+        })
+        .collect();
+    assert_eq!(said, [true, false], "{calls:?}");
     node.stop().await;
 }
 
@@ -310,5 +336,29 @@ async fn a_static_pod_is_told_of_by_its_mirror_once_there_is_one() {
     assert_eq!(node.phase("etcd"), "Running");
     node.reports.forget(&PodUid::new("u-static"));
     assert_eq!(node.reports.len(), 0);
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_mirror_is_told_what_became_of_a_static_pod_that_is_over() {
+    let node = Syncing::start();
+    let uid = PodUid::new("u-static");
+    node.api
+        .plant("etcd", "u-first", &json!({"phase": "Running"}));
+    let mut of_static = report("etcd", json!({"phase": "Succeeded"}));
+    (of_static.may_run, of_static.gone) = (false, true);
+    of_static.api_uid = Some(PodUid::new("u-first"));
+    // The mirror is gone before its last word comes.
+    node.api.remove("etcd");
+    node.hand_in("static", of_static);
+    node.pass(1_000).await;
+    assert_eq!(node.reports.len(), 1, "there will be another");
+    for mirror in ["u-second", "u-third"] {
+        node.api.plant("etcd", mirror, &json!({"phase": "Pending"}));
+        let pod = node.api.pod("etcd");
+        node.reports.seen(&uid, &pod, node.clock.uptime());
+        node.pass(1_000).await;
+        assert_eq!(node.phase("etcd"), "Succeeded", "{mirror}");
+    }
     node.stop().await;
 }

@@ -1,5 +1,8 @@
 //! Statuses from all that is known of a pod: the rows of upstream's rules.
 
+mod adopted;
+mod over;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -481,17 +484,6 @@ fn started_and_ready_follow_from_probes() {
 }
 
 #[test]
-fn what_an_agent_before_saw_start_has_started() {
-    let container = json!({"name": "a", "startupProbe": {"exec": {"command": ["x"]}}});
-    let mut case = Case::new()
-        .spec("containers", json!([container]))
-        .container("a", Running, 0);
-    assert_eq!(case.first()["started"], false);
-    case.api = old(&json!({"name": "a", "state": {"running": {}}, "started": true}));
-    assert_eq!(case.first()["started"], true);
-}
-
-#[test]
 fn readiness_and_its_reasons() {
     let not_ready = Case::new().container("a", Created, 0);
     let ready = not_ready.condition("Ready");
@@ -543,6 +535,9 @@ fn conditions_of_others_come_first_and_times_change_with_the_status_only() {
         json!({"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}),
     )
     .unwrap();
+    case.known.resize = ["PodResizePending", "PodResizeInProgress"]
+        .map(|kind| serde_json::from_value(json!({"type": kind, "status": "True"})).unwrap())
+        .into();
     let status = case.status();
     let kinds = status["conditions"].as_array().unwrap().iter();
     let kinds: Vec<_> = kinds
@@ -552,6 +547,8 @@ fn conditions_of_others_come_first_and_times_change_with_the_status_only() {
         kinds,
         [
             "theirs",
+            "PodResizePending",
+            "PodResizeInProgress",
             "DisruptionTarget",
             "PodReadyToStartContainers",
             "Initialized",

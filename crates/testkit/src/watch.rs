@@ -1,5 +1,6 @@
 //! The pods of a namespace as the API server tells of them, with the moment at
-//! which each became Ready, and at which each was gone.
+//! which each became Ready, at which its containers had ended for good, and at which it
+//! was gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -43,6 +44,7 @@ struct Moments {
     /// Those that were there before the watch was begun anew, and were not told of since.
     missing: BTreeSet<String>,
     ready: BTreeMap<String, Instant>,
+    ended: BTreeMap<String, Instant>,
     gone: BTreeMap<String, Instant>,
 }
 
@@ -75,6 +77,15 @@ impl PodWatch {
     pub fn until_gone(&mut self, count: usize, timeout: Duration) -> Result<Vec<Instant>> {
         self.listen("pods to be gone", timeout, |seen| (seen.gone.len(), count))?;
         Ok(in_order(&self.moments.gone))
+    }
+
+    /// Waits until a pod has ended, well or not, and answers when.
+    pub fn until_ended(&mut self, pod: &str, timeout: Duration) -> Result<Instant> {
+        self.listen("a pod to have ended", timeout, |seen| {
+            (usize::from(seen.ended.contains_key(pod)), 1)
+        })?;
+        let ended = self.moments.ended.get(pod);
+        ended.copied().context("it has not ended")
     }
 
     fn listen(
@@ -165,6 +176,9 @@ impl Moments {
                 if is_ready(pod) {
                     self.ready.entry(name.to_owned()).or_insert(at);
                 }
+                if has_ended(pod) {
+                    self.ended.entry(name.to_owned()).or_insert(at);
+                }
             }
             _ => {}
         }
@@ -181,6 +195,11 @@ pub fn is_ready(pod: &Value) -> bool {
     conditions
         .filter(|condition| condition["type"] == "Ready")
         .any(|condition| condition["status"] == "True")
+}
+
+fn has_ended(pod: &Value) -> bool {
+    let phase = pod["status"]["phase"].as_str();
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 fn in_order(moments: &BTreeMap<String, Instant>) -> Vec<Instant> {
@@ -223,6 +242,18 @@ mod tests {
         }
         assert_eq!(in_order(&moments.ready), [at(2), at(3)]);
         assert_eq!(in_order(&moments.gone), [at(6)]);
+    }
+
+    #[test]
+    fn a_pod_has_ended_with_the_first_event_that_says_so() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut moments = Moments::default();
+        for (second, phase) in [(1, "Running"), (2, "Failed"), (3, "Failed")] {
+            let pod = json!({ "metadata": { "name": "a" }, "status": { "phase": phase } });
+            moments.hear(at(second), &json!({ "type": "MODIFIED", "object": pod }));
+        }
+        assert_eq!(in_order(&moments.ended), [at(2)]);
     }
 
     #[test]

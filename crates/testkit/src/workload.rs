@@ -89,7 +89,7 @@ impl Workload {
             "namespace",
             &self.name,
             "--wait=true",
-            "--timeout=60s",
+            "--timeout=180s",
         ])?;
         Ok(())
     }

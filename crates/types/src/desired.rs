@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::pod::PodUid;
@@ -33,6 +34,24 @@ impl fmt::Display for Source {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }
+}
+
+/// When a node first saw a pod; an annotation.
+pub const SEEN: &str = "kubernetes.io/config.seen";
+/// Where a pod comes from: `file`, `http` or `api`; an annotation.
+pub const SOURCE: &str = "kubernetes.io/config.source";
+
+/// Writes on a pod where it comes from and when it was first seen.
+pub fn stamp(pod: &mut Pod, source: Source, seen: String) {
+    let notes = pod.metadata.annotations.get_or_insert_default();
+    notes.insert(SOURCE.to_owned(), source.as_str().to_owned());
+    notes.insert(SEEN.to_owned(), seen);
+}
+
+/// A time as [`SEEN`] has it: nine digits behind the seconds, whatever they are.
+pub fn seen(now: SystemTime) -> String {
+    let now = Timestamp::try_from(now).unwrap_or(Timestamp::UNIX_EPOCH);
+    format!("{now:.9}")
 }
 
 /// What should run on the node.

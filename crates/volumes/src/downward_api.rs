@@ -50,6 +50,28 @@ pub fn payload(
     PayloadError::of(errors).map_or(Ok(payload), Err)
 }
 
+/// What the files say that may be something else while the pod runs: its labels, its
+/// annotations, and what its containers may use.
+pub(crate) fn changeable(
+    items: &[DownwardAPIVolumeFile],
+    pod: &Pod,
+    allocatable: &Allocatable,
+) -> Vec<String> {
+    let said = items
+        .iter()
+        .filter_map(|item| match (&item.field_ref, &item.resource_field_ref) {
+            (Some(selector), _) => {
+                let path = selector.field_path.as_str();
+                let stays = ["metadata.name", "metadata.namespace", "metadata.uid"];
+                (!stays.contains(&path)).then(|| field(pod, path))
+            }
+            (None, Some(selector)) => Some(resource_field(pod, selector, allocatable)),
+            (None, None) => None,
+        });
+    said.map(|said| said.unwrap_or_else(|problem| problem.to_string()))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

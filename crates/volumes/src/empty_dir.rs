@@ -8,10 +8,12 @@ use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, ResourceRequirements
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use seams::Storage;
 use seams::host::HostError;
-use seams::storage::GroupShare;
 use thiserror::Error;
+use tracing::warn;
 use types::Quantity;
 
+use crate::huge_pages::{self, HugePagesError};
+use crate::ownership::{ChangePolicy, Ownership, Progress};
 use crate::resource_field::Allocatable;
 
 const MODE: u32 = 0o777;
@@ -28,13 +30,15 @@ pub(crate) enum Medium {
     /// In memory, of so many bytes; as many as the machine thinks fit, if the node
     /// does not know yet what it can give.
     Memory(Option<u64>),
+    /// Of so many bytes each. How many there may be, the pod's cgroup says.
+    HugePages(u64),
 }
 
-/// Why an emptyDir cannot be.
+/// Why an emptyDir cannot be. The words are upstream's.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MediumError {
-    #[error("emptyDirs on huge pages ({medium}) are not supported by this kubelet yet")]
-    HugePages { medium: String },
+    #[error(transparent)]
+    HugePages(#[from] HugePagesError),
     #[error("unknown storage medium {medium:?}")]
     Unknown { medium: String },
 }
@@ -51,28 +55,42 @@ pub(crate) struct EmptyDir {
 
 impl EmptyDir {
     /// What was set up to its end is left as it is: it is its pod's.
-    pub(crate) fn set_up(&self, storage: &dyn Storage) -> Result<(), HostError> {
+    pub(crate) fn set_up(
+        &self,
+        storage: &dyn Storage,
+        progress: &Progress,
+    ) -> Result<(), HostError> {
         let was_ready = self.is_ready(storage)?;
         let mut is_new = storage.make_directory(&self.path, MODE, PARENTS)?;
-        if let Medium::Memory(size) = self.medium {
-            is_new |= storage.mount_tmpfs(&self.path, size)?;
-        }
+        is_new |= match self.medium {
+            Medium::Disk => false,
+            Medium::Memory(size) => storage.mount_tmpfs(&self.path, size)?,
+            Medium::HugePages(page) => storage.mount_huge_pages(&self.path, page)?,
+        };
         if was_ready && !is_new {
             return Ok(());
         }
         if let Some(group) = self.group {
-            let share = GroupShare {
-                group,
-                read_only: false,
-                // It is empty: nothing is saved.
-                unless_root_matches: false,
-            };
-            storage.share(&self.path, share)?;
+            self.give_to(group, storage, progress);
         }
         if let Some(markers) = self.ready.parent() {
             storage.make_directory(markers, MARKERS, MARKERS)?;
         }
         storage.make_file(&self.ready, MARKER)
+    }
+
+    /// Upstream goes on without, and so do we: the pod says what it misses.
+    fn give_to(&self, group: u32, storage: &dyn Storage, progress: &Progress) {
+        let ownership = Ownership {
+            group,
+            read_only: false,
+            // It is empty: nothing is saved.
+            policy: ChangePolicy::Always,
+            told: false,
+        };
+        if let Err(cause) = ownership.apply(storage, &self.path, progress) {
+            warn!(err = %cause, group, "an emptyDir could not be given to the pod's group");
+        }
     }
 
     fn is_ready(&self, storage: &dyn Storage) -> Result<bool, HostError> {
@@ -97,9 +115,9 @@ pub(crate) fn medium(
             let limit = source.and_then(|source| parsed(source.size_limit.as_ref()));
             Ok(memory(pod, allocatable, limit))
         }
-        medium if medium.starts_with("HugePages") => Err(MediumError::HugePages {
-            medium: medium.to_owned(),
-        }),
+        medium if huge_pages::is_medium(medium) => {
+            Ok(Medium::HugePages(huge_pages::page_size(medium, pod)?))
+        }
         medium => Err(MediumError::Unknown {
             medium: medium.to_owned(),
         }),
@@ -281,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_medium_that_is_not_built_or_not_known_is_refused() {
+    fn a_medium_that_cannot_be_had_or_is_not_known_is_refused() {
         let of = |name: &str| {
             let source = EmptyDirVolumeSource {
                 medium: Some(name.to_owned()),
@@ -291,8 +309,7 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         assert_eq!(of(""), Ok(Medium::Disk));
-        let wanted =
-            "emptyDirs on huge pages (HugePages-2Mi) are not supported by this kubelet yet";
+        let wanted = "medium HugePages-2Mi: hugePages storage requested, but there is no resource request for huge pages";
         assert_eq!(of("HugePages-2Mi"), Err(wanted.to_owned()));
         assert_eq!(
             of("Tape"),

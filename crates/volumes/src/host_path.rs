@@ -15,7 +15,10 @@ pub enum HostPathError {
     OtherKind { path: String, wanted: &'static str },
     #[error("{kind} is an invalid volume type")]
     UnknownType { kind: String },
-    #[error(transparent)]
+    #[error("invalid HostPath `{path}`: must not contain '..'")]
+    StepsBack { path: String },
+    /// It was to be made.
+    #[error("{}", .0.in_gos_words())]
     Host(#[from] HostError),
 }
 
@@ -24,6 +27,10 @@ pub(crate) fn set_up(
     storage: &dyn Storage,
     source: &HostPathVolumeSource,
 ) -> Result<PathBuf, HostPathError> {
+    if source.path.split('/').any(|name| name == "..") {
+        let path = source.path.clone();
+        return Err(HostPathError::StepsBack { path });
+    }
     let kind = source.type_.as_deref().unwrap_or_default();
     let (kind, make) = match kind {
         "" => return Ok(PathBuf::from(&source.path)),
@@ -101,11 +108,43 @@ mod tests {
             assert_eq!(found, wanted, "{name} as {kind}");
         }
         assert!(!Path::new(&at("anything")).exists());
-        let source = HostPathVolumeSource {
-            path: at("file"),
-            type_: Some("Pipe".to_owned()),
-        };
-        let error = set_up(&host, &source).unwrap_err();
-        assert_eq!(error.to_string(), "Pipe is an invalid volume type");
+    }
+
+    #[test]
+    fn what_cannot_be_made_or_must_not_be_is_told_in_upstreams_words() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name).display().to_string();
+        std::fs::write(at("file"), "").unwrap();
+        let host = LinuxHost::new(PathBuf::from("/"));
+        let cases = [
+            (
+                at("file"),
+                "Pipe",
+                "Pipe is an invalid volume type".to_owned(),
+            ),
+            (
+                at("file/a/b"),
+                "DirectoryOrCreate",
+                format!("mkdir {}: not a directory", at("file")),
+            ),
+            (
+                at("no/file"),
+                "FileOrCreate",
+                format!("open {}: no such file or directory", at("no/file")),
+            ),
+            (
+                at("a/../b"),
+                "",
+                format!("invalid HostPath `{}`: must not contain '..'", at("a/../b")),
+            ),
+        ];
+        for (path, kind, wanted) in cases {
+            let source = HostPathVolumeSource {
+                path,
+                type_: Some(kind.to_owned()),
+            };
+            let error = set_up(&host, &source).unwrap_err();
+            assert_eq!(error.to_string(), wanted);
+        }
     }
 }

@@ -8,9 +8,15 @@ use thiserror::Error;
 
 use crate::layout::Plugin;
 
+/// Kinds that have no directory of their own.
+pub(crate) const HOST_PATH: &str = "kubernetes.io/host-path";
+pub(crate) const IMAGE: &str = "kubernetes.io/image";
+
 /// A kind of volume, with what the pod says of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind<'a> {
+    /// Whatever a claim is bound to; see [`crate::claims`].
+    Claim,
     ConfigMap(&'a ConfigMapVolumeSource),
     DownwardApi(&'a DownwardAPIVolumeSource),
     /// Also a volume of which nothing is said.
@@ -31,7 +37,9 @@ pub struct UnsupportedKind {
 
 impl<'a> Kind<'a> {
     pub(crate) fn of(volume: &'a Volume) -> Result<Self, UnsupportedKind> {
-        let known = None
+        let claimed = volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
+        let known = claimed
+            .then_some(Self::Claim)
             .or_else(|| volume.config_map.as_ref().map(Self::ConfigMap))
             .or_else(|| volume.downward_api.as_ref().map(Self::DownwardApi))
             .or_else(|| {
@@ -51,14 +59,24 @@ impl<'a> Kind<'a> {
         }
     }
 
+    /// As upstream calls the kind; of a claim, the only one that can be bound here.
+    pub(crate) fn name(self) -> &'static str {
+        match (self.plugin(), self) {
+            (Some(plugin), _) => plugin.name(),
+            (None, Self::HostPath(_)) => HOST_PATH,
+            (None, Self::Image) => IMAGE,
+            (None, _) => Plugin::LocalVolume.name(),
+        }
+    }
+
     /// Whose directory it is in; a path of the machine is in none, and neither is an
-    /// image.
+    /// image; what a claim is bound to is not known here.
     pub(crate) fn plugin(self) -> Option<Plugin> {
         match self {
             Self::ConfigMap(_) => Some(Plugin::ConfigMap),
             Self::DownwardApi(_) => Some(Plugin::DownwardApi),
             Self::EmptyDir(_) => Some(Plugin::EmptyDir),
-            Self::HostPath(_) | Self::Image => None,
+            Self::Claim | Self::HostPath(_) | Self::Image => None,
             Self::Projected(_) => Some(Plugin::Projected),
             Self::Secret(_) => Some(Plugin::Secret),
         }
@@ -76,7 +94,6 @@ fn unsupported(volume: &Volume) -> Option<&'static str> {
         (volume.cephfs.is_some(), "cephfs"),
         (volume.cinder.is_some(), "cinder"),
         (volume.csi.is_some(), "csi"),
-        (volume.ephemeral.is_some(), "ephemeral"),
         (volume.fc.is_some(), "fc"),
         (volume.flex_volume.is_some(), "flexVolume"),
         (volume.flocker.is_some(), "flocker"),
@@ -85,10 +102,6 @@ fn unsupported(volume: &Volume) -> Option<&'static str> {
         (volume.glusterfs.is_some(), "glusterfs"),
         (volume.iscsi.is_some(), "iscsi"),
         (volume.nfs.is_some(), "nfs"),
-        (
-            volume.persistent_volume_claim.is_some(),
-            "persistentVolumeClaim",
-        ),
         (
             volume.photon_persistent_disk.is_some(),
             "photonPersistentDisk",
@@ -112,10 +125,6 @@ mod tests {
     #[test]
     fn a_kind_that_is_not_built_is_named() {
         let cases = [
-            (
-                json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}}),
-                "persistentVolumeClaim",
-            ),
             (json!({"name": "v", "csi": {"driver": "d"}}), "csi"),
             (
                 json!({"name": "v", "nfs": {"server": "s", "path": "/"}}),
@@ -127,6 +136,17 @@ mod tests {
             let error = Kind::of(&volume).unwrap_err();
             let wanted = format!("volumes of kind {kind} are not supported by this kubelet yet");
             assert_eq!(error.to_string(), wanted);
+        }
+    }
+
+    #[test]
+    fn a_claim_is_known_by_itself_and_by_what_it_is_made_for() {
+        for volume in [
+            json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}}),
+            json!({"name": "v", "ephemeral": {}}),
+        ] {
+            let volume: Volume = from_json(volume);
+            assert!(matches!(Kind::of(&volume), Ok(Kind::Claim)));
         }
     }
 

@@ -77,15 +77,18 @@ pub enum Plugin {
     ConfigMap,
     DownwardApi,
     EmptyDir,
+    /// Its directory may be a mount of something that outlives the pod.
+    LocalVolume,
     Projected,
     Secret,
 }
 
 impl Plugin {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ConfigMap,
         Self::DownwardApi,
         Self::EmptyDir,
+        Self::LocalVolume,
         Self::Projected,
         Self::Secret,
     ];
@@ -96,6 +99,7 @@ impl Plugin {
             Self::ConfigMap => "kubernetes.io/configmap",
             Self::DownwardApi => "kubernetes.io/downward-api",
             Self::EmptyDir => "kubernetes.io/empty-dir",
+            Self::LocalVolume => "kubernetes.io/local-volume",
             Self::Projected => "kubernetes.io/projected",
             Self::Secret => "kubernetes.io/secret",
         }
@@ -146,6 +150,10 @@ mod tests {
             (
                 layout.volume(&uid, Plugin::EmptyDir, "cache"),
                 "pods/1-2/volumes/kubernetes.io~empty-dir/cache",
+            ),
+            (
+                layout.volume(&uid, Plugin::LocalVolume, "pv"),
+                "pods/1-2/volumes/kubernetes.io~local-volume/pv",
             ),
             (
                 layout.volume(&uid, Plugin::ConfigMap, "c"),

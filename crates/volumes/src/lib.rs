@@ -10,17 +10,28 @@
 //! containers' states nor of the runtime: it is told which pods are to have their
 //! volumes and which are not any more.
 
+mod attached;
+mod claimed;
+mod claims;
+mod cluster_trust_bundle;
 pub mod config_map;
 pub mod downward_api;
 mod empty_dir;
 pub mod field;
+mod figures;
 mod host_path;
+mod huge_pages;
 mod kind;
 pub mod layout;
+mod local;
+mod metrics;
 mod nested;
+mod notice;
 mod objects;
 mod on_disk;
+pub mod ownership;
 mod payload;
+mod persistent;
 mod pod;
 pub mod projected;
 pub mod resource_field;
@@ -34,14 +45,23 @@ mod testing;
 pub mod tokens;
 mod volumes;
 
+pub use attached::{AttachError, InUse};
+pub use claims::{ClaimError, ClaimProblem, Claims};
+pub use cluster_trust_bundle::TrustAnchorsError;
 pub use empty_dir::MediumError;
+pub use figures::{Counting, DEFAULT_PERIOD};
 pub use host_path::HostPathError;
+pub use huge_pages::HugePagesError;
 pub use kind::UnsupportedKind;
 pub use layout::{Layout, Plugin};
+pub use local::LocalError;
+pub use metrics::Metrics;
 pub use nested::BadMountPoint;
-pub use objects::Objects;
+pub use notice::Notice;
+pub use objects::{ApiObjects, Objects, Trust};
 pub use on_disk::{PodOnDisk, UnmountError, VolumeOnDisk};
 pub use payload::{DEFAULT_MODE, Payload, PayloadError};
+pub use persistent::Refusal;
 pub use pod::FileOwners;
 pub use resource_field::Allocatable;
 pub use setup::{MountedVolume, VolumeProblem};

@@ -1,5 +1,6 @@
 //! What is on the disk of pods, whoever left it; and how it is taken away.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use seams::Storage;
@@ -41,8 +42,12 @@ pub enum UnmountError {
         plugin: String,
         path: PathBuf,
     },
-    #[error("orphaned pod {:?} found, but volumes are still on disk: {}", uid.as_str(), volumes.join(", "))]
-    StillThere { uid: PodUid, volumes: Vec<String> },
+    #[error("orphaned pod {:?} found, but failed to rmdir() volume at path {}: {cause}", uid.as_str(), path.display())]
+    Directory {
+        uid: PodUid,
+        path: PathBuf,
+        cause: io::Error,
+    },
     #[error("{uid:?} is not a pod's uid")]
     Uid { uid: String },
     #[error(transparent)]
@@ -102,7 +107,11 @@ pub(crate) fn tear_down(
     uid: &PodUid,
 ) -> Result<(), UnmountError> {
     checked(uid)?;
-    clear(storage, &layout.subpaths(uid))?;
+    let parts = layout.subpaths(uid);
+    for mount in storage.mounts_below(&parts)? {
+        storage.unmount(&mount.path)?;
+    }
+    remove_parts(storage, &parts)?;
     let mut problem = None;
     for volume in volumes(storage, layout, uid)? {
         if let Err(found) = tear_down_one(storage, uid, &volume) {
@@ -113,7 +122,7 @@ pub(crate) fn tear_down(
         return Err(problem);
     }
     clear(storage, &layout.plugins(uid))?;
-    clear(storage, &layout.volumes(uid))?;
+    remove_emptied(storage, &layout.volumes(uid))?;
     Ok(())
 }
 
@@ -124,18 +133,40 @@ fn tear_down_one(
 ) -> Result<(), UnmountError> {
     let directory = volume.path.parent().and_then(Path::file_name);
     let directory = directory.unwrap_or_default().to_string_lossy();
-    if Plugin::of_directory(&directory).is_none() {
-        return Err(UnmountError::OtherKind {
-            uid: uid.clone(),
-            volume: volume.name.clone(),
-            plugin: volume.plugin.clone(),
-            path: volume.path.clone(),
-        });
-    }
-    clear(storage, &volume.path).map_err(|cause| UnmountError::Volume {
+    let outcome = match Plugin::of_directory(&directory) {
+        // What is behind it is not the pod's.
+        Some(Plugin::LocalVolume) => release(storage, &volume.path),
+        Some(_) => clear(storage, &volume.path),
+        None => {
+            // Whoever made it knows how to end it; if it was ended, this is all.
+            let ended = storage.mounts_below(&volume.path)?.is_empty()
+                && storage.remove_directory(&volume.path).is_ok();
+            if ended {
+                return Ok(());
+            }
+            return Err(UnmountError::OtherKind {
+                uid: uid.clone(),
+                volume: volume.name.clone(),
+                plugin: volume.plugin.clone(),
+                path: volume.path.clone(),
+            });
+        }
+    };
+    outcome.map_err(|cause| UnmountError::Volume {
         volume: volume.name.clone(),
         cause,
     })
+}
+
+/// Unmounts what was mounted at a path, and removes the directory that it was mounted
+/// upon. What is mounted inside of it is others', and may be seen in more than one
+/// place: it keeps it.
+fn release(storage: &dyn Storage, path: &Path) -> Result<(), HostError> {
+    let mounts = storage.mounts_below(path)?;
+    for mount in mounts.iter().filter(|mount| mount.path == *path) {
+        storage.unmount(&mount.path)?;
+    }
+    storage.remove_directory(path)
 }
 
 /// Unmounts all that is mounted in a directory, and removes it.
@@ -146,25 +177,62 @@ fn clear(storage: &dyn Storage, path: &Path) -> Result<(), HostError> {
     storage.remove_tree(path)
 }
 
-/// Removes the directory of a pod that has no volumes any more.
+/// Removes what parts of volumes were mounted upon: directories that are empty, or
+/// files. By volume, container and number.
+fn remove_parts(storage: &dyn Storage, parts: &Path) -> Result<(), HostError> {
+    for volume in storage.entries(parts)?.unwrap_or_default() {
+        let volume = parts.join(volume.name);
+        for container in storage.entries(&volume)?.unwrap_or_default() {
+            let container = volume.join(container.name);
+            for part in storage.entries(&container)?.unwrap_or_default() {
+                let path = container.join(&part.name);
+                if part.is_directory {
+                    storage.remove_directory(&path)?;
+                } else {
+                    storage.remove_file(&path)?;
+                }
+            }
+            storage.remove_directory(&container)?;
+        }
+        storage.remove_directory(&volume)?;
+    }
+    storage.remove_directory(parts)
+}
+
+/// Removes the directories that volumes were in. A file among them is nobody's that we
+/// know: it keeps them.
+fn remove_emptied(storage: &dyn Storage, volumes: &Path) -> Result<(), HostError> {
+    for plugin in storage.entries(volumes)?.unwrap_or_default() {
+        storage.remove_directory(&volumes.join(plugin.name))?;
+    }
+    storage.remove_directory(volumes)
+}
+
+/// Removes the directory of a pod that has no volumes any more, as upstream does:
+/// where a volume may be, only directories that are empty; and nothing of another file
+/// system.
 pub(crate) fn remove_pod(
     storage: &dyn Storage,
     layout: &Layout,
     uid: &PodUid,
 ) -> Result<(), UnmountError> {
     checked(uid)?;
-    let volumes = volumes(storage, layout, uid)?;
-    if !volumes.is_empty() {
-        let volumes = volumes
-            .iter()
-            .map(|volume| volume.path.display().to_string());
-        return Err(UnmountError::StillThere {
+    for volume in volumes(storage, layout, uid)? {
+        let removed = storage.remove_directory(&volume.path);
+        removed.map_err(|cause| UnmountError::Directory {
             uid: uid.clone(),
-            volumes: volumes.collect(),
-        });
+            path: volume.path,
+            cause: cause.cause,
+        })?;
     }
-    // What is mounted inside makes this fail, and stays.
-    Ok(storage.remove_tree(&layout.pod(uid))?)
+    remove_parts(storage, &layout.subpaths(uid))?;
+    remove_emptied(storage, &layout.volumes(uid))?;
+    let pod = layout.pod(uid);
+    for entry in storage.entries(&pod)?.unwrap_or_default() {
+        // What is mounted inside makes this fail, and stays.
+        storage.remove_tree(&pod.join(entry.name))?;
+    }
+    Ok(storage.remove_directory(&pod)?)
 }
 
 /// A uid becomes part of paths.

@@ -7,6 +7,7 @@ use seams::storage::TreeFile;
 use thiserror::Error;
 
 use crate::downward_api::DownwardError;
+use crate::pod::FileOwners;
 
 /// Files by path, as a pod asks for them.
 pub type Payload = BTreeMap<String, TreeFile>;
@@ -31,8 +32,14 @@ pub enum PayloadError {
     Unanswered(#[from] api::objects::Unanswered),
     #[error(transparent)]
     Token(#[from] crate::tokens::TokenError),
-    #[error("cannot get {what}: this kubelet has no API server (no kubeconfig was given)")]
-    Standalone { what: String },
+    #[error(transparent)]
+    TrustBundles(#[from] api::objects::TrustBundlesError),
+    #[error(transparent)]
+    TrustAnchors(#[from] crate::cluster_trust_bundle::TrustAnchorsError),
+    #[error("not supported due to running kubelet in standalone mode")]
+    Standalone,
+    #[error("cannot setup projected volume {volume} because kube client is not configured")]
+    NoClient { volume: String },
     #[error("projections of {kind} are not supported by this kubelet yet")]
     UnsupportedProjection { kind: &'static str },
     #[error("{}", aggregate(.0))]
@@ -70,6 +77,17 @@ pub(crate) fn file(content: Vec<u8>, mode: i32) -> TreeFile {
         content,
         mode: u32::try_from(mode).unwrap_or_default() & 0o777,
         owner: None,
+    }
+}
+
+/// A file that only the one user of the pod reads, or its group (which gets its bits
+/// when the volume is shared with it); all do if neither is known.
+pub(crate) fn owned_file(content: Vec<u8>, owners: FileOwners, default_mode: i32) -> TreeFile {
+    let is_known = owners.user.is_some() || owners.group.is_some();
+    let mode = if is_known { 0o600 } else { default_mode };
+    TreeFile {
+        owner: owners.user,
+        ..file(content, mode)
     }
 }
 

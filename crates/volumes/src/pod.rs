@@ -68,6 +68,23 @@ pub(crate) fn used_volumes(pod: &Pod) -> Vec<&Volume> {
         .collect()
 }
 
+/// In which ways a pod's containers use a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) mounted: bool,
+    pub(crate) as_device: bool,
+}
+
+pub(crate) fn usage(pod: &Pod, volume: &str) -> Use {
+    let containers = containers(pod);
+    let mut mounts = containers.iter().flat_map(|container| container.mounts);
+    let mut devices = containers.iter().flat_map(|container| container.devices);
+    Use {
+        mounted: mounts.any(|mount| mount.name == volume),
+        as_device: devices.any(|device| device.name == volume),
+    }
+}
+
 pub(crate) fn file_owners(pod: &Pod) -> FileOwners {
     let security = pod
         .spec

@@ -2,11 +2,11 @@
 
 use k8s_openapi::api::core::v1::{Pod, ProjectedVolumeSource, VolumeProjection};
 
-use crate::payload::{DEFAULT_MODE, Payload, PayloadError};
+use crate::payload::{DEFAULT_MODE, Payload, PayloadError, owned_file};
 use crate::pod::{self, FileOwners};
 use crate::resource_field::Allocatable;
-use crate::snapshot::Snapshot;
-use crate::{config_map, downward_api, secret, service_account_token};
+use crate::snapshot::{Snapshot, TrustSeen};
+use crate::{cluster_trust_bundle, config_map, downward_api, secret, service_account_token};
 
 /// The files of all sources; of two at one path the later one.
 pub fn payload(
@@ -67,12 +67,17 @@ impl Projecting<'_> {
             let file = service_account_token::file(&token, self.owners, mode);
             return Ok([(source.path.clone(), file)].into());
         }
-        let kind = match source {
-            source if source.cluster_trust_bundle.is_some() => "clusterTrustBundle",
-            source if source.pod_certificate.is_some() => "podCertificate",
-            _ => return Ok(Payload::new()),
-        };
-        Err(PayloadError::UnsupportedProjection { kind })
+        if let Some(source) = &source.cluster_trust_bundle {
+            let TrustSeen { bundles, order } = self.snapshot.trust()?;
+            let anchors = cluster_trust_bundle::anchors(source, bundles, *order)?;
+            let file = owned_file(anchors, self.owners, mode);
+            return Ok([(source.path.clone(), file)].into());
+        }
+        if source.pod_certificate.is_some() {
+            let kind = "podCertificate";
+            return Err(PayloadError::UnsupportedProjection { kind });
+        }
+        Ok(Payload::new())
     }
 }
 

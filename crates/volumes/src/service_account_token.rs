@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, ServiceAccountTokenProjection};
 use seams::storage::TreeFile;
 
+use crate::payload::owned_file;
 use crate::pod::{self, FileOwners};
 use crate::tokens::{DEFAULT_LIFE, Token, TokenAsk};
 
@@ -18,13 +19,10 @@ pub(crate) fn ask(pod: &Pod, source: &ServiceAccountTokenProjection) -> TokenAsk
     }
 }
 
-/// Only the one user of the pod reads it, or its group (which gets its bits when
-/// the volume is shared with it); all do if neither is known.
 pub(crate) fn file(token: &Token, owners: FileOwners, default_mode: i32) -> TreeFile {
-    let is_known = owners.user.is_some() || owners.group.is_some();
-    let mode = if is_known { 0o600 } else { default_mode };
-    TreeFile {
-        owner: owners.user,
-        ..crate::payload::file(token.token.expose().clone().into_bytes(), mode)
-    }
+    owned_file(
+        token.token.expose().clone().into_bytes(),
+        owners,
+        default_mode,
+    )
 }

@@ -4,11 +4,11 @@
 //! that was cut short, the next call finds what is there and does the rest. Of a
 //! pod only the references to its objects are held, until its volumes are gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
 use seams::host::HostError;
@@ -17,18 +17,27 @@ use seams::{SharedClock, SharedStorage, Storage};
 use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 use types::PodUid;
 
+use crate::attached::InUse;
+use crate::figures::{self, Countable};
+use crate::kind::Kind;
 use crate::layout::{Layout, is_plain};
+use crate::metrics::{Held, Metrics};
+use crate::notice::Notice;
 use crate::objects::{Objects, References};
 use crate::on_disk::{self, PodOnDisk, UnmountError};
-use crate::payload::aggregate;
-use crate::pod;
+use crate::ownership::{Progress, told_if_slow};
 use crate::resource_field::Allocatable;
 use crate::setup::{Given, MountedVolume, SetUp, VolumeProblem};
 use crate::snapshot::Needed;
 use crate::sub_path::{SubPathFailure, SubPathProblem};
+use crate::{downward_api, pod};
 
 /// So many pods have their volumes set up or taken away at a time.
 const AT_ONCE: usize = 8;
+
+/// Where nobody says that objects change, they are looked at so often, spread: as often
+/// as upstream looks at a pod.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// What volumes stand on.
 #[derive(Debug)]
@@ -39,6 +48,8 @@ pub struct Foundations {
     pub objects: Objects,
     /// What the node can give to pods; nothing until it is known.
     pub allocatable: watch::Receiver<Arc<Allocatable>>,
+    pub in_use: InUse,
+    pub metrics: Metrics,
 }
 
 /// A pod's volumes, ready for its containers.
@@ -48,23 +59,25 @@ pub struct Mounted {
     pub volumes: Vec<MountedVolume>,
     /// When they have to be looked at again, whatever else happens.
     pub refresh_at: Option<SystemTime>,
+    /// What the pod's people should know.
+    pub notices: Vec<Notice>,
 }
 
 /// A volume that could not be set up.
 #[derive(Debug)]
 pub struct VolumeFailure {
     pub volume: String,
+    /// What upstream calls it: a persistent volume goes by its own name.
+    pub spec_name: String,
     pub problem: VolumeProblem,
 }
 
 /// As the event of the pod says it.
 impl fmt::Display for VolumeFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (volume, problem) = (&self.volume, &self.problem);
-        write!(
-            formatter,
-            "MountVolume.SetUp failed for volume {volume:?} : {problem}"
-        )
+        let (volume, problem) = (&self.spec_name, &self.problem);
+        let step = problem.step();
+        write!(formatter, "{step} for volume {volume:?} : {problem}")
     }
 }
 
@@ -73,9 +86,20 @@ impl fmt::Display for VolumeFailure {
 pub struct MountError {
     /// At least one.
     pub failures: Vec<VolumeFailure>,
+    /// What people should know of the others.
+    pub notices: Vec<Notice>,
 }
 
-/// As upstream sums it up, behind `Unable to attach or mount volumes: `.
+impl MountError {
+    /// What to do for some volume is not known: people are told at once.
+    pub fn is_unprocessed(&self) -> bool {
+        let mut failures = self.failures.iter();
+        failures.any(|failure| failure.problem.is_unprocessed())
+    }
+}
+
+/// As upstream sums it up, behind `Unable to attach or mount volumes: `: at once, if it
+/// does not know what to do; else when it has waited long enough.
 impl fmt::Display for MountError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |of: &dyn Fn(&VolumeProblem) -> bool| {
@@ -88,16 +112,18 @@ impl fmt::Display for MountError {
             names.join(" ")
         };
         let unmounted = names(&|_| true);
-        let unprocessed = names(&|problem| matches!(problem, VolumeProblem::Unsupported(_)));
-        let problems: Vec<_> = self
-            .failures
-            .iter()
-            .map(|failure| &failure.problem)
-            .collect();
-        let cause = aggregate(&problems);
+        let unattached = names(&VolumeProblem::is_awaited);
+        let unprocessed = names(&VolumeProblem::is_unprocessed);
+        let failures = self.failures.iter().map(|failure| &failure.problem);
+        let causes = failures.filter(|problem| problem.is_unprocessed());
+        let causes: BTreeSet<String> = causes.map(ToString::to_string).collect();
+        let cause = match causes.len() {
+            0 => "context deadline exceeded".to_owned(),
+            _ => causes.into_iter().collect::<Vec<_>>().join("; "),
+        };
         write!(
             formatter,
-            "unmounted volumes=[{unmounted}], unattached volumes=[], failed to process volumes=[{unprocessed}]: {cause}"
+            "unmounted volumes=[{unmounted}], unattached volumes=[{unattached}], failed to process volumes=[{unprocessed}]: {cause}"
         )
     }
 }
@@ -111,11 +137,21 @@ pub struct Volumes {
     /// Held for one access.
     pods: Arc<Mutex<BTreeMap<PodUid, Slot>>>,
     at_once: Arc<Semaphore>,
+    /// What of pods' volumes can be counted. Held for one access.
+    countable: Arc<Mutex<BTreeMap<PodUid, Vec<Countable>>>>,
 }
 
 /// One pod: whoever works on its volumes holds it, until the work is really done,
 /// even if nobody waits for it any more. Hence a lock that is held over awaits.
 type Slot = Arc<tokio::sync::Mutex<References>>;
+
+/// What came of the work on a pod's volumes.
+#[derive(Debug, Default)]
+struct Done {
+    /// With the kind of each.
+    outcomes: Vec<(&'static str, Result<MountedVolume, VolumeFailure>)>,
+    notices: Vec<Notice>,
+}
 
 type TakeAway = fn(&dyn Storage, &Layout, &PodUid) -> Result<(), UnmountError>;
 
@@ -131,18 +167,50 @@ impl Volumes {
             on: Arc::new(on),
             pods: Arc::default(),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            countable: Arc::default(),
         }
     }
 
     /// Sets up all volumes that the pod's containers use. What is already so is
     /// left alone, and what changed is brought up to date. May be dropped.
     pub async fn mount(&self, pod: &Pod) -> Result<Mounted, MountError> {
-        self.set_up(pod, Which::All).await
+        self.mount_and_tell(pod, &|_| {}).await
+    }
+
+    /// The same; `tell` gets what events say while a volume is given to the pod's group
+    /// and that takes long, with the reason [`crate::ownership::IN_PROGRESS`].
+    pub async fn mount_and_tell(
+        &self,
+        pod: &Pod,
+        tell: &(dyn Fn(String) + Sync),
+    ) -> Result<Mounted, MountError> {
+        self.set_up(pod, Which::All, tell).await
     }
 
     /// Brings those volumes up to date that are made of objects.
     pub async fn refresh(&self, pod: &Pod) -> Result<Mounted, MountError> {
-        self.set_up(pod, Which::Published).await
+        self.set_up(pod, Which::Published, &|_| {}).await
+    }
+
+    /// What the pod's volumes say of the pod itself and may have to say otherwise while
+    /// it runs. No object that is followed tells of that: when it is not what it was at
+    /// the last [`Self::mount`] or [`Self::refresh`], it is time for another.
+    pub fn said_of_itself(&self, pod: &Pod) -> Vec<String> {
+        let allocatable = self.on.allocatable.borrow();
+        let volumes = pod::used_volumes(pod).into_iter();
+        let sources = volumes.flat_map(|volume| match Kind::of(volume) {
+            Ok(Kind::DownwardApi(source)) => vec![source.items.as_deref()],
+            Ok(Kind::Projected(source)) => {
+                let sources = source.sources.iter().flatten();
+                let own = sources.filter_map(|source| source.downward_api.as_ref());
+                own.map(|source| source.items.as_deref()).collect()
+            }
+            _ => Vec::new(),
+        });
+        let items = sources.flatten();
+        items
+            .flat_map(|items| downward_api::changeable(items, pod, &allocatable))
+            .collect()
     }
 
     /// Makes a part of a mounted volume ready for the mount of this number of a
@@ -161,14 +229,15 @@ impl Volumes {
             container: container.to_owned(),
             problem,
         };
-        if let Some(name) = [uid.as_str(), &volume.name, container]
+        if let Some(name) = [uid.as_str(), &volume.spec_name, container]
             .into_iter()
             .find(|name| !is_plain(name))
         {
             let name = name.to_owned();
             return Err(failed(SubPathProblem::Name { name }));
         }
-        let at = self.on.layout.subpath(uid, &volume.name, container, mount);
+        let layout = &self.on.layout;
+        let at = layout.subpath(uid, &volume.spec_name, container, mount);
         let held = self.hold(uid).await;
         let permit = Arc::clone(&self.at_once).acquire_owned().await;
         let (source, part, target) = (volume.path.clone(), sub_path.to_owned(), at.clone());
@@ -213,10 +282,16 @@ impl Volumes {
         let permit = Arc::clone(&self.at_once).acquire_owned().await;
         let (volumes, uid) = (self.clone(), uid.clone());
         let outcome = perform(&self.on.storage, move |storage| {
+            let began = volumes.on.clock.uptime();
             let outcome = take_away(storage, &volumes.on.layout, &uid);
+            let took = volumes.on.clock.uptime().saturating_sub(began);
+            let metrics = &volumes.on.metrics;
+            metrics.unmounted(&uid, took, outcome.is_ok());
             if outcome.is_ok() {
                 volumes.on.objects.forget(&uid);
                 volumes.with(|pods| pods.remove(&uid));
+                volumes.count(&uid, None);
+                volumes.on.in_use.set(&uid, BTreeSet::new());
             }
             drop((held, permit));
             outcome
@@ -233,12 +308,22 @@ impl Volumes {
         .await?
     }
 
+    /// What is not in the hands of a pod that is known by now is in nobody's.
+    pub fn settle(&self) {
+        self.on.in_use.settle();
+    }
+
     /// The pods that something is held for.
     pub fn held(&self) -> Vec<PodUid> {
         self.with(|pods| pods.keys().cloned().collect())
     }
 
-    async fn set_up(&self, pod: &Pod, which: Which) -> Result<Mounted, MountError> {
+    async fn set_up(
+        &self,
+        pod: &Pod,
+        which: Which,
+        tell: &(dyn Fn(String) + Sync),
+    ) -> Result<Mounted, MountError> {
         let reference = pod::reference(pod);
         let uid = &reference.uid;
         if !is_plain(uid.as_str()) {
@@ -246,11 +331,17 @@ impl Volumes {
                 name: uid.to_string(),
             }));
         }
+        let began = self.on.clock.uptime();
         let mut held = self.hold(uid).await;
-        let needed = Needed::of(pod);
-        let objects = &self.on.objects;
-        let snapshot = objects.look(&reference.name.namespace, &needed, &mut held);
-        let snapshot = snapshot.await;
+        let mut needed = Needed::of(pod);
+        if which == Which::Published {
+            // What a claim is bound to is so for the pod's life.
+            needed.claims.clear();
+        }
+        let snapshot = self.on.objects.look(pod, &needed, &mut held).await;
+        if which == Which::All {
+            self.on.in_use.set(uid, snapshot.used());
+        }
         let allocatable = Arc::clone(&self.on.allocatable.borrow());
         let given = Given {
             layout: &self.on.layout,
@@ -260,25 +351,47 @@ impl Volumes {
             allocatable: &allocatable,
         };
         let (decided, mut failures) = decide(&given, which);
-        let done = self.act(uid, held, decided).await;
+        let done = self.act(uid, held, decided, tell).await;
         let done = done.map_err(|cause| {
             all_failed(pod, || VolumeProblem::Directories {
                 problem: cause.to_string(),
             })
         })?;
         let mut volumes = Vec::new();
-        for (volume, outcome) in done {
+        let mut there = Vec::new();
+        let took = self.on.clock.uptime().saturating_sub(began);
+        for (plugin, outcome) in done.outcomes {
             match outcome {
-                Ok(mounted) => volumes.push(mounted),
-                Err(problem) => failures.push(VolumeFailure { volume, problem }),
+                Ok(mounted) => {
+                    self.on.metrics.ready(plugin, took);
+                    there.push(plugin);
+                    volumes.push(mounted);
+                }
+                Err(failure) => failures.push(failure),
             }
         }
-        if !failures.is_empty() {
-            return Err(MountError { failures });
+        if which == Which::All {
+            let wanted = pod::used_volumes(pod).into_iter();
+            let wanted = wanted.map(|volume| Kind::of(volume).map_or("N/A", Kind::name));
+            let held = Held {
+                wanted: wanted.collect(),
+                there,
+            };
+            self.on.metrics.hold(uid, held);
+            self.count(uid, Some(figures::countable(pod, &volumes)));
         }
+        let notices = done.notices;
+        if !failures.is_empty() {
+            return Err(MountError { failures, notices });
+        }
+        let look_again = self.on.objects.is_silent(&needed).then(|| {
+            let clock = &self.on.clock;
+            clock.now() + SILENCE.mul_f64(1.0 + 0.5 * clock.random())
+        });
         Ok(Mounted {
             volumes,
-            refresh_at: snapshot.renew_at(),
+            refresh_at: snapshot.renew_at().into_iter().chain(look_again).min(),
+            notices,
         })
     }
 
@@ -288,26 +401,38 @@ impl Volumes {
         uid: &PodUid,
         held: OwnedMutexGuard<References>,
         decided: Vec<(String, SetUp)>,
-    ) -> Result<Vec<(String, Result<MountedVolume, VolumeProblem>)>, HostError> {
+        tell: &(dyn Fn(String) + Sync),
+    ) -> Result<Done, HostError> {
         if decided.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Done::default());
         }
         let permit = Arc::clone(&self.at_once).acquire_owned().await;
-        let (on, uid, now) = (Arc::clone(&self.on), uid.clone(), self.on.clock.now());
-        perform(&self.on.storage, move |storage| {
+        let (on, now) = (Arc::clone(&self.on), self.on.clock.now());
+        let directories = [on.layout.volumes(uid), on.layout.plugins(uid)];
+        let progress = Arc::new(Progress::default());
+        let counted = Arc::clone(&progress);
+        let work = perform(&self.on.storage, move |storage| {
             // Nobody but root looks into these.
-            for directory in [on.layout.volumes(&uid), on.layout.plugins(&uid)] {
+            for directory in directories {
                 storage.make_directory(&directory, 0o750, 0o750)?;
             }
-            let done = decided.into_iter().map(|(volume, set_up)| {
-                let outcome = set_up.act(storage, &volume, now);
-                (volume, outcome)
-            });
-            let done = done.collect();
+            let mut done = Done::default();
+            for (volume, set_up) in decided {
+                let (plugin, began) = (set_up.plugin(), on.clock.uptime());
+                let outcome = set_up.act(storage, &volume, now, &counted, &mut done.notices);
+                let took = on.clock.uptime().saturating_sub(began);
+                on.metrics.mounted(plugin, took, outcome.is_ok());
+                let outcome = outcome.map_err(|problem| VolumeFailure {
+                    spec_name: set_up.spec_name().unwrap_or(&volume).to_owned(),
+                    volume,
+                    problem,
+                });
+                done.outcomes.push((plugin, outcome));
+            }
             drop((held, permit));
             Ok(done)
-        })
-        .await?
+        });
+        told_if_slow(&self.on.clock, uid, &progress, work, tell).await?
     }
 
     /// The pod, as soon as nobody else works on it.
@@ -323,6 +448,25 @@ impl Volumes {
         }
     }
 
+    pub(crate) fn foundations(&self) -> &Foundations {
+        &self.on
+    }
+
+    /// What can be counted of the volumes that pods have now.
+    pub(crate) fn countable(&self) -> BTreeMap<PodUid, Vec<Countable>> {
+        let countable = self.countable.lock();
+        countable.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn count(&self, uid: &PodUid, volumes: Option<Vec<Countable>>) {
+        let countable = self.countable.lock();
+        let mut countable = countable.unwrap_or_else(PoisonError::into_inner);
+        match volumes {
+            Some(volumes) => drop(countable.insert(uid.clone(), volumes)),
+            None => drop(countable.remove(uid)),
+        }
+    }
+
     fn with<T>(&self, access: impl FnOnce(&mut BTreeMap<PodUid, Slot>) -> T) -> T {
         access(&mut self.pods.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -332,6 +476,10 @@ impl Volumes {
 fn decide(given: &Given<'_>, which: Which) -> (Vec<(String, SetUp)>, Vec<VolumeFailure>) {
     let (mut decided, mut failures) = (Vec::new(), Vec::new());
     for volume in pod::used_volumes(given.pod) {
+        let is_claim = matches!(Kind::of(volume), Ok(Kind::Claim));
+        if is_claim && which == Which::Published {
+            continue;
+        }
         match given.decide(volume) {
             Ok(set_up) if which == Which::All || set_up.is_published() => {
                 decided.push((volume.name.clone(), set_up));
@@ -339,6 +487,7 @@ fn decide(given: &Given<'_>, which: Which) -> (Vec<(String, SetUp)>, Vec<VolumeF
             Ok(_) => {}
             Err(problem) => failures.push(VolumeFailure {
                 volume: volume.name.clone(),
+                spec_name: given.snapshot.spec_name(given.pod, volume),
                 problem,
             }),
         }
@@ -350,10 +499,12 @@ fn all_failed(pod: &Pod, problem: impl Fn() -> VolumeProblem) -> MountError {
     let volumes = pod::used_volumes(pod).into_iter();
     let failures = volumes.map(|volume| VolumeFailure {
         volume: volume.name.clone(),
+        spec_name: volume.name.clone(),
         problem: problem(),
     });
     MountError {
         failures: failures.collect(),
+        notices: Vec::new(),
     }
 }
 

@@ -6,6 +6,8 @@ mod end;
 mod env_files;
 mod image_volumes;
 mod kill;
+mod logs;
+mod outlived;
 mod prepare;
 mod reset;
 mod resize;
@@ -37,7 +39,7 @@ impl Worker {
     pub(crate) async fn act(&mut self, slot: &Slot, observed: &ObservedPod, plan: Plan) -> Outcome {
         match plan {
             Plan::Rest(_) | Plan::Finish => Outcome::Done,
-            Plan::Prepare => self.prepare(slot).await,
+            Plan::Prepare => self.prepare(slot, observed).await,
             Plan::Sandbox { attempt } => self.make_sandbox(slot, attempt).await,
             Plan::Start(starts, _) => {
                 self.resize_for(slot, observed, &starts).await;

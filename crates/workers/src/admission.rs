@@ -87,6 +87,8 @@ impl Rejection {
 pub struct Admitted {
     /// Once these have ended, who make room for it.
     pub victims: Vec<PodUid>,
+    /// What they have to make room of, first of all.
+    pub scarce: Option<String>,
 }
 
 /// Whether the pod selects a node with the labels of this one. What is known of them may be
@@ -110,10 +112,10 @@ pub fn admit(
     let nothing = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&nothing);
     sysctls::check(spec, settings)?;
-    let victims = predicates::check(&Case { pod, spec, others }, node, settings)?;
+    let admitted = predicates::check(&Case { pod, spec, others }, node, settings)?;
     app_armor::check(pod, spec, settings)?;
     pod_features(spec, settings)?;
-    Ok(Admitted { victims })
+    Ok(admitted)
 }
 
 /// A pod, and those that are here already.

@@ -14,15 +14,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use types::desired::Desired;
+use types::served::Pulse;
 use types::{PodName, PodRef, PodUid, Quantity};
 
 use crate::admission::{self, Admitted, Rejection};
 use crate::allocation::actuated::StateFile;
 use crate::allocation::checkpoint::Entries;
-use crate::allocation::conditions::INFEASIBLE;
+use crate::allocation::conditions::{DEFERRED, INFEASIBLE};
 use crate::allocation::message::message;
-use crate::fold::{Fold, Order, Verdict, Wish};
+use crate::fold::{Census, Fold, Order, Verdict, Wish};
 use crate::foundations::Foundations;
+use crate::metrics::static_word;
 use crate::slot::{Eviction, Slot, object_of};
 use crate::spec::pod_ref;
 use crate::task::{Finished, Worker};
@@ -54,6 +56,8 @@ pub struct Crew {
     /// What an earlier agent has allowed to pods, and where it is written down.
     pub allocated: Entries,
     pub allocations: StateFile,
+    /// Tells that it is not stuck.
+    pub pulse: Pulse,
 }
 
 /// What it remembers.
@@ -71,6 +75,10 @@ struct State {
     leaving: BTreeMap<PodUid, Duration>,
     /// When those who wait for other resources are asked about again, likewise.
     retry_at: Duration,
+    /// Why they are asked about now, in upstream's word.
+    trigger: &'static str,
+    /// As the pods were last counted.
+    census: Census,
 }
 
 impl Crew {
@@ -100,11 +108,19 @@ impl Crew {
             shared: None,
             leaving: BTreeMap::new(),
             retry_at: on.clock.uptime() + FIRST_RETRY,
+            trigger: "",
+            census: Census::default(),
         };
+        self.count(&mut state);
+        for word in ["", "true"] {
+            on.metrics.restarted.add(&[word], 0);
+        }
         known.mark_changed();
         self.desired.mark_changed();
         let mut orphans = on.clock.sleep(Duration::ZERO);
         loop {
+            // At least as often as orphans are looked for.
+            self.pulse.beat(on.clock.uptime());
             let patience = state.leaving.values().min().copied();
             let patience = patience.map(|until| until.saturating_sub(on.clock.uptime()));
             let retry = state.retry_at.saturating_sub(on.clock.uptime());
@@ -117,6 +133,7 @@ impl Crew {
                     let desired = on.settings.own_policies.apply(desired);
                     let fresh = self.read_anew(&state.fold, &desired).await;
                     let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others, fresh.as_ref());
+                    state.trigger = self.count_wishes(&state.fold, &desired);
                     let mut orders = state.fold.desired(&desired, &admit);
                     self.pass_on(&mut state, &desired);
                     // What nobody wants is known only now that all sources were heard.
@@ -138,7 +155,14 @@ impl Crew {
                         let desired = self.desired.borrow().clone();
                         let desired = on.settings.own_policies.apply(desired);
                         let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others, None);
+                        let is_nobodys = state.fold.slot(&uid).is_none_or(|slot| slot.source.is_none());
+                        let is_static = state.fold.slot(&uid).is_some_and(Slot::is_static);
+                        state.trigger = "pod_terminated";
                         let mut orders = state.fold.finished(&uid, removed, &desired, &admit);
+                        let begins = orders.contains(&Order::Start(uid.clone()));
+                        if removed && begins && !is_nobodys {
+                            on.metrics.restarted.inc(&[static_word(is_static)]);
+                        }
                         orders.extend(self.resizes(&mut state, &desired));
                         self.write_allocations(&mut state).await;
                         self.carry_out(&mut state, orders);
@@ -151,6 +175,7 @@ impl Crew {
                 () = on.clock.sleep(retry), if state.fold.has_waiting() => {
                     let desired = self.desired.borrow().clone();
                     let desired = on.settings.own_policies.apply(desired);
+                    state.trigger = "periodic_retry";
                     let orders = self.retry(&mut state, &desired);
                     self.write_allocations(&mut state).await;
                     self.carry_out(&mut state, orders);
@@ -206,7 +231,43 @@ impl Crew {
             info!(pod = %pod_ref(pod), reason = rejection.reason, "a pod was rejected: {}", rejection.message);
             let telling = &self.on.telling;
             telling.warning(pod, &rejection.reason, rejection.message.clone());
-        })
+            self.on.metrics.reject(&rejection.reason);
+        }).inspect(|admitted| self.count_preempted(admitted))
+    }
+
+    fn count_preempted(&self, admitted: &Admitted) {
+        let scarce = admitted.scarce.as_deref().unwrap_or_default();
+        for _ in &admitted.victims {
+            self.on.metrics.preempted.inc(&[scarce]);
+        }
+    }
+
+    /// What pods ask for otherwise than before; and what that is to those who wait, in
+    /// upstream's word.
+    fn count_wishes(&self, fold: &Fold, desired: &Desired) -> &'static str {
+        let mut is_new = false;
+        for (uid, pod) in &desired.pods {
+            match fold.wanted(uid) {
+                Some(before) if Arc::ptr_eq(before, &pod.pod) => {}
+                Some(before) => self.on.metrics.count_wishes(before, &pod.pod),
+                None => is_new = true,
+            }
+        }
+        let gone = fold.pods().any(|(uid, ..)| !desired.pods.contains_key(uid));
+        match (gone, is_new) {
+            (true, _) => "pods_removed",
+            (false, true) => "pods_added",
+            (false, false) => "pod_updated",
+        }
+    }
+
+    /// How many pods there are.
+    fn count(&self, state: &mut State) {
+        let census = state.fold.census(&self.desired.borrow());
+        if census != state.census || self.on.metrics.working.is_empty() {
+            census.tell(&self.on.metrics, &state.census);
+            state.census = census;
+        }
     }
 
     /// What is allowed on the node as it is.
@@ -250,9 +311,10 @@ impl Crew {
         let view = Arc::clone(&node.borrow());
         let node = view.node.as_deref();
         let how = (&self.rules(node), settings.resize, enforcement);
-        admission::permit(wish, node, others, how).inspect_err(|rejection| {
+        let permitted = admission::permit(wish, node, others, how).inspect_err(|rejection| {
             info!(pod = %pod_ref(wish.wanted), reason = rejection.reason, "a pod is not resized: {}", rejection.message);
-        })
+        });
+        permitted.inspect(|admitted| self.count_preempted(admitted))
     }
 
     /// What was allowed is on the disk before anything is done about it.
@@ -280,6 +342,15 @@ impl Crew {
         let telling = &self.on.telling;
         match verdict {
             Verdict::Started => {
+                let told = state.slots.get(uid);
+                let waited = told.is_some_and(|told| {
+                    let before = told.borrow().resize.pending.clone();
+                    before.is_some_and(|pending| pending.reason.as_deref() == Some(DEFERRED))
+                });
+                if waited {
+                    let late = &self.on.metrics.resizes_accepted_late;
+                    late.inc(&[state.trigger]);
+                }
                 let text = message(pod, generation, "", "started");
                 telling.normal(pod, "ResizeStarted", text);
             }
@@ -290,6 +361,7 @@ impl Crew {
             Verdict::Infeasible => {
                 let text = message(pod, generation, why, INFEASIBLE);
                 telling.warning(pod, "ResizeInfeasible", text);
+                self.on.metrics.infeasible(why);
             }
         }
     }
@@ -315,6 +387,8 @@ impl Crew {
 
     fn carry_out(&self, state: &mut State, orders: Vec<Order>) {
         if orders.is_empty() {
+            // A pod may have ended, and be kept.
+            self.count(state);
             return;
         }
         // Known before anything is made for it.
@@ -340,6 +414,7 @@ impl Crew {
         }
         self.publish(state);
         self.share(state);
+        self.count(state);
     }
 
     fn tell_of_preemption(&self, state: &mut State, uid: &PodUid) {
@@ -383,11 +458,24 @@ impl Crew {
             return;
         };
         let pod = pod_ref(&slot.pod);
+        match slot.source {
+            None => self.on.metrics.orphans.inc(),
+            Some(_) if slot.ending.is_none() && slot.rejected.is_none() => {
+                let containers = slot
+                    .pod
+                    .spec
+                    .as_ref()
+                    .map_or(0, |spec| spec.containers.len());
+                let count = u32::try_from(containers).unwrap_or(u32::MAX);
+                self.on.metrics.containers_per_pod.observe(count.into());
+            }
+            Some(_) => {}
+        }
         let (sender, slot) = watch::channel(slot.clone());
         state.slots.insert(uid.clone(), sender);
         state.started += 1;
         let worker = Worker::new(Arc::clone(&self.on), pod, slot, state.started);
-        state.workers.spawn(worker.run());
+        state.workers.spawn(Box::new(worker).run());
     }
 
     fn publish(&self, state: &State) {
@@ -464,6 +552,7 @@ impl Crew {
         on.actuated.retain(is_known);
         match on.volumes.on_disk().await {
             Ok(pods) => {
+                let (mut found, mut failed) = (0, 0);
                 for pod in pods.iter().filter(|pod| !is_known(&pod.uid)) {
                     let unmounted = on.volumes.unmount(&pod.uid).await;
                     let removed = match unmounted {
@@ -479,13 +568,18 @@ impl Crew {
                             info!(uid = %pod.uid, "the directory of a pod that is gone was removed");
                         }
                         Err(error) => {
+                            failed += 1;
                             warn!(uid = %pod.uid, %error, "the directory of a pod that is gone stays");
                         }
                     }
+                    found += 1;
                 }
+                on.metrics.orphan_directories.set_count(found);
+                on.metrics.orphan_directories_failed.set_count(failed);
             }
             Err(error) => warn!(%error, "directories of pods cannot be looked at"),
         }
+        on.volumes.settle();
         let Some(cgroups) = &on.cgroups else {
             return;
         };

@@ -1,6 +1,7 @@
 //! From what the sources want and what the runtime has to what each worker is told.
 //! Pure: whoever carries it out starts workers and passes slots on.
 
+mod census;
 mod resizes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use types::desired::{Desired, DesiredPod};
+use types::desired::{Desired, DesiredPod, Source};
 use types::{PodName, PodRef, PodUid};
 
 use crate::admission::{Admitted, Rejection};
@@ -17,6 +18,9 @@ use crate::spec::pod_ref;
 
 pub use resizes::{Permit, Verdict, Wish};
 
+pub(crate) use census::Census;
+use census::{Config, Lifecycle};
+
 use resizes::Allocations;
 
 /// All pods that a node has to do with.
@@ -24,6 +28,8 @@ use resizes::Allocations;
 pub struct Fold {
     pods: BTreeMap<PodUid, Entry>,
     allocations: Allocations,
+    /// How many pods have come so far.
+    come: u64,
 }
 
 #[derive(Debug)]
@@ -36,6 +42,8 @@ struct Entry {
     state: State,
     /// Pods that make room for it, and have not ended yet.
     behind: BTreeSet<PodUid>,
+    /// Who came earlier has less.
+    number: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +119,7 @@ impl Fold {
                 allocated: false,
                 state: State::Working,
                 behind: BTreeSet::new(),
+                number: self.come,
             };
             self.pods.insert(pod.uid.clone(), entry);
             orders.push(Order::Start(pod.uid.clone()));
@@ -192,11 +201,47 @@ impl Fold {
         ending.map(|entry| pod_ref(&entry.slot.pod).name).collect()
     }
 
-    /// Pods that have, or may have, something on the node; and which of them are
-    /// being ended.
+    /// Pods that have, or may have, something on the node; and which of them have
+    /// ended.
     pub fn pods(&self) -> impl Iterator<Item = (&PodUid, &Slot, bool)> {
         let entries = self.pods.iter();
         entries.map(|(uid, entry)| (uid, &entry.slot, entry.state == State::Finished))
+    }
+
+    /// How many there are, and how far they are.
+    pub(crate) fn census(&self, desired: &Desired) -> Census {
+        let mut census = Census::default();
+        for (uid, entry) in &self.pods {
+            let slot = &entry.slot;
+            let lifecycle = match entry.state {
+                State::Finished => Lifecycle::Terminated,
+                _ if slot.ending.is_some() || slot.rejected.is_some() => Lifecycle::Terminating,
+                State::Waiting | State::Working => Lifecycle::Sync,
+            };
+            let config = match slot.source {
+                None => Config::RuntimeOnly,
+                Some(_) if desired.pods.contains_key(uid) => Config::Desired,
+                Some(_) => Config::Orphan,
+            };
+            let kind = (config, lifecycle, slot.is_static());
+            *census.working.entry(kind).or_default() += 1;
+            let active = entry.counts() && lifecycle == Lifecycle::Sync;
+            census.active[usize::from(slot.is_static())] += usize::from(active);
+            let pending = slot.resize.pending.as_ref();
+            if let Some(reason) = pending.and_then(|pending| pending.reason.as_deref()) {
+                let reason = reason.to_lowercase();
+                *census.resizes_pending.entry(reason).or_default() += 1;
+            }
+        }
+        for pod in desired.pods.values() {
+            let is_static = pod.source != Source::Api;
+            census.desired[usize::from(is_static)] += 1;
+            census.mirrors += usize::from(pod.mirror.is_some());
+            let spec = pod.pod.spec.as_ref();
+            let ephemeral = spec.and_then(|spec| spec.ephemeral_containers.as_ref());
+            census.ephemeral += ephemeral.map_or(0, Vec::len);
+        }
+        census
     }
 
     fn remove_vanished(&mut self, desired: &Desired) -> Vec<Order> {
@@ -255,7 +300,7 @@ impl Fold {
                 others.filter(|(other, entry)| entry.counts() && desired.pods.contains_key(*other));
             let others: Vec<&Pod> = others.map(|(_, entry)| &*entry.slot.pod).collect();
             match admit(&slot.pod, &others) {
-                Ok(Admitted { victims }) => {
+                Ok(Admitted { victims, .. }) => {
                     behind.extend(victims);
                     self.allocations.changed |= !allocated;
                     allocated = true;
@@ -277,12 +322,14 @@ impl Fold {
         } else {
             State::Waiting
         };
+        self.come += 1;
         let entry = Entry {
             slot,
             wanted: Arc::clone(&pod.pod),
             allocated,
             state,
             behind,
+            number: self.come,
         };
         self.pods.insert(uid.clone(), entry);
         orders.extend(begins.then(|| Order::Start(uid.clone())));
@@ -296,16 +343,17 @@ impl Fold {
         Some(Order::Preempt(uid.clone()))
     }
 
-    /// The next static pod of a name, if nobody holds it any more.
+    /// The next static pod of a name, if nobody holds it any more: the one that has waited
+    /// longest.
     fn next_of(&mut self, name: &PodName) -> Option<Order> {
         if self.pods.values().any(|entry| entry.holds(name)) {
             return None;
         }
-        let mut waiting = self.pods.iter_mut().filter(|(_, entry)| {
+        let waiting = self.pods.iter_mut().filter(|(_, entry)| {
             let waits = entry.state == State::Waiting && entry.behind.is_empty();
             waits && pod_ref(&entry.slot.pod).name == *name
         });
-        let (uid, entry) = waiting.next()?;
+        let (uid, entry) = waiting.min_by_key(|(_, entry)| entry.number)?;
         entry.state = State::Working;
         Some(Order::Start(uid.clone()))
     }
@@ -320,6 +368,11 @@ impl Entry {
     ) -> Option<Order> {
         // One that is being removed as nobody's and is wanted again begins anew.
         self.slot.source?;
+        // Sources hand on what they know as it is: most pods are not even looked at.
+        let mirrors = (self.slot.mirror.as_ref(), pod.mirror.as_ref());
+        if Arc::ptr_eq(&self.wanted, &pod.pod) && are_same(mirrors) {
+            return None;
+        }
         let before = self.slot.clone();
         self.slot.update(pod);
         self.keep_allowed(&before, uid, pod, allocations);
@@ -354,6 +407,14 @@ impl Entry {
         } = &self.slot;
         let stays = rejected.is_none() && evicted.is_none();
         self.state != State::Finished && source.is_some() && stays
+    }
+}
+
+/// One and the same, not only alike.
+fn are_same(pods: (Option<&Arc<Pod>>, Option<&Arc<Pod>>)) -> bool {
+    match pods {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (one, other) => one.is_none() && other.is_none(),
     }
 }
 

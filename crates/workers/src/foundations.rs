@@ -11,6 +11,7 @@ use images::Images;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
 use pleg::Observations;
+use probes::Probes;
 use resources::{Amounts, Enforcement, PodCgroups, PodUsers};
 use seams::{SharedClock, SharedHost, SharedRuntime, SharedStorage};
 use status::Reports;
@@ -19,7 +20,9 @@ use volumes::{Layout, Volumes};
 
 use crate::admission;
 use crate::allocation::Actuated;
+use crate::backoff::Pace;
 use crate::hooks::Hooks;
+use crate::metrics::Metrics;
 use crate::objects::Objects;
 use crate::own_policies::OwnPolicies;
 use crate::spec::dns::DnsSettings;
@@ -47,14 +50,16 @@ pub struct Settings {
     pub admission: admission::Settings,
     pub own_policies: OwnPolicies,
     pub resize: admission::ResizeRules,
-    /// `crashLoopBackOff.maxContainerRestartPeriod`.
-    pub longest_backoff: Duration,
+    /// `crashLoopBackOff.maxContainerRestartPeriod`, `ReduceDefaultCrashLoopBackOffDecay`.
+    pub backoff: Pace,
     /// `syncFrequency`.
     pub resync: Duration,
     /// When this agent began.
     pub started: Timestamp,
     /// `ContainerStopSignals`: containers may choose what they are asked to end with.
     pub stop_signals: bool,
+    /// How many dead ones of a container are kept; `None`: nobody has said.
+    pub dead_kept: Option<usize>,
 }
 
 /// What is known of the node, from time to time.
@@ -106,6 +111,8 @@ pub struct Foundations {
     pub node: watch::Receiver<Arc<NodeView>>,
     pub turns: Turns,
     pub hooks: Hooks,
+    pub probes: Probes,
+    pub metrics: Arc<Metrics>,
 }
 
 impl Foundations {
@@ -117,12 +124,30 @@ impl Foundations {
 
     /// A pause of at least this, and at most half as much more.
     pub(crate) fn spread(&self, pause: Duration) -> Duration {
-        pause.mul_f64(1.0 + 0.5 * self.clock.random())
+        spread(pause, self.clock.random())
     }
+}
+
+/// By a number from nothing to one.
+fn spread(pause: Duration, random: f64) -> Duration {
+    pause.mul_f64(1.0 + 0.5 * random)
 }
 
 impl Telling {
     pub fn new(recorder: Option<Recorder>) -> Self {
         Self { recorder }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_spread_by_half() {
+        let pause = Duration::from_secs(60);
+        for (random, expected) in [(0.0, 60), (0.5, 75), (1.0, 90)] {
+            assert_eq!(spread(pause, random), Duration::from_secs(expected));
+        }
     }
 }

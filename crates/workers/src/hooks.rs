@@ -5,12 +5,8 @@
 //! of what comes of a failure: that is the executor's. What users read of a failure
 //! is upstream's text.
 
-mod exchange;
-mod redirect;
-mod request;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 use std::time::Duration;
 
@@ -19,6 +15,7 @@ use k8s_openapi::api::core::v1::{
     Container, HTTPGetAction, LifecycleHandler, Pod, TCPSocketAction,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use probes::web::{Asker, Get, GetError, NoAnswer, Web};
 use seams::cri::ExecSyncRequest;
 use seams::{SharedClock, SharedNet, SharedRuntime};
 use thiserror::Error;
@@ -26,11 +23,6 @@ use types::PodRef;
 
 use crate::act::grpc;
 use crate::spec::pod_ref;
-use exchange::{NoAnswer, Web};
-use request::{Get, GetError};
-
-/// As whom servers are asked.
-const AGENT: &str = "kube-lifecycle/1.36";
 
 /// Carries hooks out.
 #[derive(Clone, Debug)]
@@ -164,7 +156,7 @@ impl Hooks {
             None if has_host => "",
             None => return Err(HttpError::NoAddress),
         };
-        let mut get = Get::of(action, subject.container, ip, AGENT)?;
+        let mut get = Get::of(action, subject.container, ip, Asker::Hook)?;
         let refused = match self.web.get(&get).await {
             Ok(_) => return Ok(Ran::default()),
             Err(error) if error.is_plain() => error,

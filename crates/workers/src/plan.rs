@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use probes::Purpose;
 use types::PodResources;
 use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
@@ -50,6 +51,10 @@ pub struct Memory {
     pub actuated: Option<Arc<PodResources>>,
     /// After a failure to give them something else.
     pub retry_resize_at: Option<Duration>,
+    /// Containers, by id, that have started: so their status says.
+    pub started: BTreeSet<String>,
+    /// Containers, by id, that are to end: by which probe they were found ill.
+    pub ill: BTreeMap<String, Purpose>,
 }
 
 /// What a plan is made from.
@@ -155,7 +160,8 @@ pub struct Start {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
     pub attempt: u32,
-    /// Since 1970, if it has ended.
+    /// Since 1970, if it has ended by itself; if it was ended for another to take its
+    /// place, the one before it.
     pub ended: Option<Duration>,
     /// Its id, if it was made and not started. It may still come to run: an earlier
     /// agent may have asked for that. So it goes before another comes.
@@ -171,6 +177,8 @@ pub struct Kill {
     /// What users are told.
     pub message: String,
     pub grace: Duration,
+    /// Another takes its place at once, whatever the pod's policy.
+    pub again: bool,
 }
 
 /// A container that goes, for the pod to begin anew.
@@ -192,6 +200,8 @@ pub enum PodKill {
     SandboxChanged,
     /// Nothing of it is to run.
     NothingToRun,
+    /// It runs, and not in the cgroup that this node has for it.
+    OutsideItsCgroup,
 }
 
 /// What should happen next.

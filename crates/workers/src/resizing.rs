@@ -6,6 +6,7 @@ use types::observed::ObservedPod;
 
 use crate::allocation::conditions::{self, ERROR, IN_PROGRESS, Said, condition};
 use crate::allocation::message::message;
+use crate::metrics::InProgress;
 use crate::plan::resize::is_in_progress;
 use crate::slot::Slot;
 use crate::task::Worker;
@@ -18,6 +19,7 @@ pub(crate) struct Resizing {
     /// The last wish that was granted, as far as this worker knows.
     granted: Option<i64>,
     in_progress: Option<PodCondition>,
+    counted: Option<InProgress>,
 }
 
 impl Worker {
@@ -27,6 +29,12 @@ impl Worker {
         let active = !self.is_ending(slot);
         if active {
             self.follow_resize(slot, observed);
+        }
+        let resizing = &mut self.resizing;
+        match (&resizing.in_progress, &resizing.counted) {
+            (Some(_), None) => resizing.counted = Some(InProgress::new(&self.on.metrics)),
+            (None, Some(_)) => resizing.counted = None,
+            _ => {}
         }
         let pending = slot.resize.pending.as_ref();
         let both = pending.into_iter().chain(&self.resizing.in_progress);

@@ -5,7 +5,6 @@ pub mod container;
 pub mod dns;
 pub mod downward;
 pub mod env;
-pub mod expand;
 mod go_json;
 pub mod hash;
 pub mod hostname;

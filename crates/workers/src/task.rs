@@ -22,10 +22,13 @@ use crate::act::Outcome;
 use crate::admission::Rejection;
 use crate::foundations::Foundations;
 use crate::objects::PodObjects;
+use crate::patience::Mounting;
 use crate::plan::{BackingOff, Given, Memory, Plan, Rest, plan};
+use crate::probing::{Probing, keep_telling};
 use crate::resizing::Resizing;
 use crate::slot::{Slot, is_terminal};
 use crate::spec::spec_of;
+use crate::startup::Startup;
 use crate::termination;
 use crate::turns::Rank;
 use crate::unseen::Unseen;
@@ -50,14 +53,15 @@ pub(crate) struct Worker {
     pub(crate) memory: Memory,
     pub(crate) known: Known,
     /// What was last said of it.
-    previous: Option<PodStatus>,
+    pub(crate) previous: Option<PodStatus>,
     /// What the API had of it when it was told to end: by that upstream judges how far
     /// the pod had come.
     api_at_end: Option<PodStatus>,
     pub(crate) objects: PodObjects,
     pub(crate) mounted: Option<Mounted>,
-    /// How often its volumes could not be set up, and since when people wait.
-    pub(crate) mount_failures: Option<(u32, Duration)>,
+    pub(crate) mounting: Mounting,
+    /// What its volumes say of the pod itself.
+    pub(crate) said_of_itself: Vec<String>,
     pub(crate) clean_failures: u32,
     pub(crate) told_of_kill: BTreeSet<String>,
     /// Containers, by id, whose hook before the end was begun when they were to end in
@@ -71,8 +75,13 @@ pub(crate) struct Worker {
     /// It was said that another sandbox takes the place of the one that there is.
     pub(crate) told_of_change: bool,
     pub(crate) resizing: Resizing,
+    pub(crate) probing: Probing,
     /// How many ephemeral containers it had when it was last looked at.
     added: usize,
+    pub(crate) startup: Startup,
+    /// When it was heard of, and since when it is at work, by the clock's uptime.
+    heard: Duration,
+    busy: Option<(Duration, &'static str)>,
 }
 
 /// A worker that has nothing more to do.
@@ -97,6 +106,8 @@ enum Woken {
     Objects,
     /// The network came.
     Node,
+    /// Probes have found something.
+    Probes,
     /// Nobody wants anything any more: the agent ends.
     Never,
 }
@@ -110,6 +121,8 @@ impl Worker {
         order: u64,
     ) -> Self {
         let observed = on.observations.follow(&pod.uid);
+        let heard = on.clock.uptime();
+        let probing = Probing::new(on.probes.place(&pod.uid));
         Self {
             on,
             pod,
@@ -122,7 +135,8 @@ impl Worker {
             api_at_end: None,
             objects: PodObjects::default(),
             mounted: None,
-            mount_failures: None,
+            mounting: Mounting::default(),
+            said_of_itself: Vec::new(),
             clean_failures: 0,
             told_of_kill: BTreeSet::new(),
             hooked: BTreeSet::new(),
@@ -131,15 +145,23 @@ impl Worker {
             unseen: Unseen::default(),
             told_of_change: false,
             resizing: Resizing::default(),
+            probing,
             added: 0,
+            startup: Startup::default(),
+            heard,
+            busy: Some((heard, "create")),
         }
     }
 
     /// Runs the pod to its end. May be dropped: whoever comes next finds what is
     /// there.
-    pub(crate) async fn run(mut self) -> Finished {
+    /// What is kept for each pod while it rests is as small as can be: the worker lies
+    /// outside (a future has its arguments twice), and so does all that is done rarely.
+    pub(crate) async fn run(mut self: Box<Self>) -> Finished {
         // Nothing is planned on an observation from before the last act.
         let mut fresh = None;
+        let waited = self.on.clock.uptime().saturating_sub(self.heard);
+        self.on.metrics.work_began.took(waited);
         loop {
             let observed = match fresh.take() {
                 Some(observed) => observed,
@@ -152,20 +174,25 @@ impl Worker {
                 continue;
             }
             self.read_last_words(&observed).await;
-            self.ask_for_handler(&slot).await;
+            Box::pin(self.ask_for_handler(&slot)).await;
             self.judge(&slot, &observed);
+            if self.is_said_otherwise(&slot) {
+                Box::pin(self.refresh_volumes(&slot)).await;
+            }
             let given = Given {
                 slot: &slot,
                 observed: &observed,
                 memory: &self.memory,
                 restarting_all: self.is_restarting_all(),
                 now: self.on.now(),
-                longest_backoff: self.on.settings.longest_backoff,
+                longest_backoff: self.on.settings.backoff.most,
             };
             let next = plan(&given);
             debug!(pod = %self.pod, ?next, "planned");
+            self.forget_replaced(&next, &observed);
             match next {
                 Plan::Finish => {
+                    self.count_work("terminated");
                     return Finished {
                         uid: self.pod.uid.clone(),
                         removed: self.memory.removed,
@@ -176,6 +203,7 @@ impl Worker {
                     if self.wait_after_crash(&slot, &rest.backing_off) {
                         rest.wake(self.on.now() + ENDED_FIRST);
                     }
+                    self.count_work("");
                     fresh = self.rest(&slot, &observed, rest).await;
                 }
                 act if self.is_fruitless(&act, &observed) => {
@@ -189,10 +217,20 @@ impl Worker {
                     if let Plan::Start(_, rest) = &act {
                         self.wait_after_crash(&slot, &rest.backing_off);
                     }
-                    self.step(&slot, &observed, act).await;
+                    Box::pin(self.step(&slot, &observed, act)).await;
                 }
             }
         }
+    }
+
+    /// It rests, or ends. `course` is what it did, if not what it was woken for.
+    fn count_work(&mut self, course: &'static str) {
+        let Some((since, woken)) = self.busy.take() else {
+            return;
+        };
+        let course = if course.is_empty() { woken } else { course };
+        let took = self.on.clock.uptime().saturating_sub(since);
+        self.on.metrics.work.took(&[course], took);
     }
 
     /// That one, or what was published since: nobody is woken by it any more.
@@ -222,7 +260,15 @@ impl Worker {
     }
 
     async fn step(&mut self, slot: &Slot, observed: &Arc<ObservedPod>, act: Plan) {
-        let outcome = Box::pin(self.act(slot, observed, act.clone())).await;
+        let mut aside = self.aside(slot, observed);
+        let outcome = tokio::select! {
+            outcome = self.act(slot, observed, act.clone()) => outcome,
+            never = keep_telling(aside.as_mut()) => match never {},
+        };
+        if let Some(said) = aside.and_then(|aside| aside.said) {
+            self.previous = Some(said);
+        }
+        self.probing.look_again = true;
         if outcome == Outcome::Done {
             self.last_act = Some((act, Arc::clone(observed)));
         }
@@ -252,6 +298,15 @@ impl Worker {
     ) -> Option<Arc<ObservedPod>> {
         let woken = self.sleep(slot, rest).await;
         debug!(pod = %self.pod, ?woken, "woken");
+        let course = match woken {
+            _ if self.slot.borrow().ending.is_some() => "kill",
+            Woken::Slot => "update",
+            _ => "sync",
+        };
+        self.busy = Some((self.on.clock.uptime(), course));
+        // That the API has heard what it was told is no reason to ask anybody.
+        let told = matches!(woken, Woken::Slot) && !self.slot.borrow().wants_other(slot);
+        self.probing.look_again = !told;
         match woken {
             Woken::Never => std::future::pending().await,
             Woken::Slot => self.forget_failures(slot),
@@ -259,10 +314,10 @@ impl Worker {
                 let newest = self.observed.borrow_and_update().clone();
                 return newest.filter(|newest| newest.at >= observed.at);
             }
-            Woken::Volumes if self.memory.prepared => self.refresh_volumes(slot).await,
+            Woken::Volumes if self.memory.prepared => Box::pin(self.refresh_volumes(slot)).await,
             Woken::Volumes | Woken::Node => self.memory.retry_at = None,
             Woken::Objects => self.memory.retry_container_at.clear(),
-            Woken::Time => {}
+            Woken::Time | Woken::Probes => {}
         }
         // Nothing was done since: what was seen still holds, unless there is newer.
         Some(self.newest(Arc::clone(observed)))
@@ -302,6 +357,7 @@ impl Worker {
             () = on.volumes.changed(&uid), if active => Woken::Volumes,
             () = refresh, if active => Woken::Volumes,
             () = self.objects.changed(), if active => Woken::Objects,
+            () = self.probing.place.changed() => Woken::Probes,
             Ok(_) = node.wait_for(|view| view.network_problem.is_none()), if blocked => Woken::Node,
         }
     }
@@ -325,6 +381,10 @@ impl Worker {
 
     /// What is known of the pod now, and whether it is over.
     fn judge(&mut self, slot: &Slot, observed: &ObservedPod) {
+        if let Some(object) = slot.object() {
+            let now = Timestamp::try_from(self.on.clock.now()).unwrap_or_default();
+            self.startup.seen(object, now, &self.on.metrics);
+        }
         self.known.is_static = slot.is_static();
         self.known.stop_signals = self.on.settings.stop_signals;
         let spec = spec_of(&slot.pod);
@@ -349,11 +409,13 @@ impl Worker {
         self.note_eviction(slot, observed);
         self.known.terminal = self.is_ending(slot) && !observed.is_running();
         self.note_resize(slot, observed);
+        self.hear_probes();
         // Between a container and the one that takes its place, its end says
         // nothing of the pod.
         if self.memory.replaced.is_empty() || self.is_ending(slot) {
             self.report(slot, observed);
         }
+        self.tell_probes(slot, observed);
         let phase = self
             .previous
             .as_ref()
@@ -459,7 +521,7 @@ impl Worker {
         if slot.source.is_none() {
             return;
         }
-        let node = self.node_facts();
+        let node = self.on.node_facts();
         let stands_for_it = slot.object();
         let empty = PodStatus::default();
         let api = stands_for_it.and_then(|pod| pod.status.as_ref());
@@ -490,19 +552,22 @@ impl Worker {
                 }
             }
         };
-        let report = Report {
-            name: self.pod.name.clone(),
-            api_uid: stands_for_it
-                .and_then(|pod| pod.metadata.uid.as_deref())
-                .map(PodUid::new),
-            status: status.clone(),
-            may_run: observed.is_running(),
-            gone: self.memory.cleaned,
-        };
+        self.count_report(&status);
+        let gone = self.memory.cleaned;
+        self.on
+            .send_report(&self.pod, slot, observed, &status, gone);
         self.previous = Some(status);
-        let now = self.on.clock.uptime();
-        let object = stands_for_it;
-        self.on.reports.report(&self.pod.uid, report, object, now);
+    }
+
+    fn count_report(&mut self, status: &PodStatus) {
+        let before = self.previous.as_ref();
+        self.startup.told(status);
+        self.on.metrics.count_ends(before, status);
+        let phase = |status: &PodStatus| status.phase.clone().unwrap_or_default();
+        if before.is_some_and(|before| phase(before) == "Pending") && phase(status) == "Running" {
+            let took = self.on.clock.uptime().saturating_sub(self.heard);
+            self.on.metrics.started.took(took);
+        }
     }
 
     /// Whose turn it is.
@@ -515,15 +580,40 @@ impl Worker {
             order: self.order,
         }
     }
+}
 
-    fn node_facts(&self) -> NodeFacts {
-        let view = self.on.node.borrow();
+impl Foundations {
+    pub(crate) fn node_facts(&self) -> NodeFacts {
+        let view = self.node.borrow();
         NodeFacts {
             runtime_name: view.runtime_name.clone(),
             host_ips: view.host_ips.clone(),
             prefers_ipv6: view.host_ips.first().is_some_and(IpAddr::is_ipv6),
-            agent_started: self.on.settings.started,
+            agent_started: self.settings.started,
         }
+    }
+
+    /// What the API is to know of a pod. `gone`: nothing of it is left.
+    pub(crate) fn send_report(
+        &self,
+        pod: &PodRef,
+        slot: &Slot,
+        observed: &ObservedPod,
+        status: &PodStatus,
+        gone: bool,
+    ) {
+        let object = slot.object();
+        let report = Report {
+            name: pod.name.clone(),
+            api_uid: object
+                .and_then(|pod| pod.metadata.uid.as_deref())
+                .map(PodUid::new),
+            status: status.clone(),
+            may_run: observed.is_running(),
+            gone,
+        };
+        let now = self.clock.uptime();
+        self.reports.report(&pod.uid, report, object, now);
     }
 }
 

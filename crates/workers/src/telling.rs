@@ -1,6 +1,6 @@
 //! Events about pods and their containers.
 
-use api::events::{Recorder, Severity, about_node};
+use api::events::{Recorder, Severity, about_node, about_pod};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 
 use crate::plan::Kind;
@@ -47,7 +47,6 @@ impl Telling {
 
 /// A pod, or a container of it.
 pub fn about(pod: &Pod, container: Option<(Kind, &str)>) -> ObjectReference {
-    let metadata = &pod.metadata;
     let field_path = container.map(|(kind, name)| {
         let list = match kind {
             Kind::Init => "initContainers",
@@ -56,15 +55,7 @@ pub fn about(pod: &Pod, container: Option<(Kind, &str)>) -> ObjectReference {
         };
         format!("spec.{list}{{{name}}}")
     });
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        name: metadata.name.clone(),
-        namespace: metadata.namespace.clone(),
-        uid: metadata.uid.clone(),
-        resource_version: metadata.resource_version.clone(),
-        field_path,
-    }
+    about_pod(pod, field_path)
 }
 
 #[cfg(test)]

@@ -87,6 +87,12 @@ fn flatten(path: &str, value: &Value, leaves: &mut Leaves) {
                 flatten(&format!("{path}{dot}{key}"), value, leaves);
             }
         }
+        Value::Array(items) if path.ends_with(".declaredFeatures") => {
+            for item in items {
+                let name = item.as_str().unwrap_or_default();
+                leaves.insert(format!("{path}[{name}]"), item.clone());
+            }
+        }
         Value::Array(items) if !items.is_empty() => {
             for (index, item) in items.iter().enumerate() {
                 flatten(&format!("{path}[{index}]"), item, leaves);

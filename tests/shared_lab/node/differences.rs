@@ -56,12 +56,8 @@ const ALLOWED: &[Allowed] = &[
     value("node.status.nodeInfo.kubeletVersion", "ours has a suffix"),
     value("lease.spec.renewTime", "the time of the run"),
     upstream_only(
-        "node.status.declaredFeatures[*]",
-        "we declare only what we have: none of these yet",
-    ),
-    upstream_only(
         "events.NodeAllocatableEnforced.*",
-        "we have no cgroups for pods yet, and enforce nothing",
+        "ours enforces what can be allocated without a word",
     ),
     upstream_only(
         "events.NodeNotReady.*",

@@ -1,5 +1,8 @@
 //! An agent that ends and comes back, in every way: pods do not notice.
 
+use std::collections::BTreeMap;
+use std::fs;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use testkit::lab::{Agent, Runtime};
@@ -120,8 +123,47 @@ fn pods_live_through_a_swap_from_upstream_to_ours_and_back() -> Result<()> {
         // The static one, too: ours takes over the uid that upstream gave it.
         let still = stage.running()?;
         ensure!(running == still, "{agent:?}: {running:?} became {still:?}");
+        if agent == Agent::Ferrolet {
+            restarts_without_the_api_server(&stage, &running)?;
+        }
     }
     stage.end()
+}
+
+/// Whose uid it keeps, an agent also knows if nobody tells it.
+fn restarts_without_the_api_server(
+    stage: &Stage,
+    running: &BTreeMap<String, Vec<String>>,
+) -> Result<()> {
+    stage.node.kubelet().kill()?;
+    stage.node.cut_off()?;
+    let later = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "later" },
+        "spec": { "terminationGracePeriodSeconds": 2, "containers": [sleeper()] },
+    });
+    let file = "/etc/kubernetes/manifests/later.yaml";
+    stage.node.machine().write(file, later.to_string())?;
+    stage.node.kubelet().start_again()?;
+    let name = format!("later-{}", stage.node.name());
+    wait::until("another static pod to run", SOON, || {
+        ensure!(stage.running()?.contains_key(&name));
+        Ok(())
+    })?;
+    let without = |name: &str| {
+        let mut running = stage.running()?;
+        running.remove(name);
+        Ok::<_, anyhow::Error>(running)
+    };
+    let still = without(&name)?;
+    ensure!(*running == still, "cut off: {running:?} became {still:?}");
+    fs::remove_file(stage.node.machine().root(file))?;
+    stage.node.reconnect()?;
+    wait_looked_around(stage, "reconnected")?;
+    wait::until("that static pod to be gone", SOON, || {
+        let still = stage.running()?;
+        ensure!(*running == still, "{running:?} became {still:?}");
+        Ok(())
+    })
 }
 
 /// A pod that a new agent has run to Ready: by then it has looked at the others.

@@ -2,6 +2,7 @@
 //! packed, and no line is lost, whatever happens to the agent meanwhile.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -64,6 +65,11 @@ fn names(stage: &Stage, directory: &str) -> Result<Vec<String>> {
     names.collect()
 }
 
+fn mode(stage: &Stage, path: &str) -> Result<u32> {
+    let metadata = fs::metadata(stage.node.machine().file(path))?;
+    Ok(metadata.permissions().mode() & 0o777)
+}
+
 /// What was written, line by line: `2026-01-02T03:04:05.678901234Z stdout F 17 is what …`.
 /// Where a reader was in the middle of a line, its beginning is marked with `P`, and the
 /// rest follows, perhaps in the next file.
@@ -95,6 +101,10 @@ fn no_line_of_a_fast_writer_is_lost_or_doubled_while_its_log_is_rotated_and_the_
     let pod = stage.wait_ready("writer")?;
     let uid = pod["metadata"]["uid"].as_str().context("no uid")?;
     let directory = format!("/var/log/pods/{}_writer_{uid}/main", stage.namespace());
+    for (path, expected) in [("/var/log/pods", 0o750), (directory.as_str(), 0o755)] {
+        let found = mode(&stage, path)?;
+        ensure!(found == expected, "{path} is {found:o}");
+    }
     let rotated = |least: usize| {
         wait::until(&format!("{least} rotated logs"), SOON, || {
             let found = names(&stage, &directory)?.len();

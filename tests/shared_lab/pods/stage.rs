@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use testkit::lab::{BUSYBOX_IMAGE, Kubectl, Lab, Node, Runtime};
+use testkit::lab::{Agent, BUSYBOX_IMAGE, Kubectl, Lab, Node, Runtime};
 use testkit::{command, wait};
 
 /// What is on its way is there by then, on a busy machine too.
-pub(super) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-pub(super) struct Stage {
-    pub(super) lab: Lab,
-    pub(super) node: Node,
+pub(crate) struct Stage {
+    pub(crate) lab: Lab,
+    pub(crate) node: Node,
     namespace: Namespace,
 }
 
@@ -35,20 +35,28 @@ impl Drop for Namespace {
 
 impl Stage {
     /// A node with our agent, Ready.
-    pub(super) fn ours(name: &str, runtime: Runtime) -> Result<Self> {
+    pub(crate) fn ours(name: &str, runtime: Runtime) -> Result<Self> {
         Self::told(name, runtime, "")
     }
 
     /// The same, with more configuration.
-    pub(super) fn told(name: &str, runtime: Runtime, config: &str) -> Result<Self> {
+    pub(crate) fn told(name: &str, runtime: Runtime, config: &str) -> Result<Self> {
         let stage = Self::bare(name, runtime)?;
         stage.node.start_ferrolet(config)?;
         stage.node.wait_ready(SOON)?;
         Ok(stage)
     }
 
+    /// A node with this agent, Ready.
+    pub(crate) fn of(agent: Agent, name: &str) -> Result<Self> {
+        let stage = Self::bare(name, Runtime::Containerd2)?;
+        stage.node.start_agent(agent, "", &[])?;
+        stage.node.wait_ready(SOON)?;
+        Ok(stage)
+    }
+
     /// A node without an agent.
-    pub(super) fn bare(name: &str, runtime: Runtime) -> Result<Self> {
+    pub(crate) fn bare(name: &str, runtime: Runtime) -> Result<Self> {
         let lab = Lab::shared()?;
         let node = lab.node(name, runtime)?;
         // Unlike any that an earlier run may have left.
@@ -71,26 +79,26 @@ impl Stage {
         Ok(stage)
     }
 
-    pub(super) fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         &self.namespace.name
     }
 
-    pub(super) fn kubectl(&self) -> Kubectl {
+    pub(crate) fn kubectl(&self) -> Kubectl {
         self.lab.kubectl()
     }
 
     /// kubectl in the test's namespace.
-    pub(super) fn run(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn run(&self, words: &[&str]) -> Result<String> {
         let place = ["--namespace", self.namespace()];
         self.kubectl().run([&place[..], words].concat())
     }
 
-    pub(super) fn json(&self, words: &[&str]) -> Result<Value> {
+    pub(crate) fn json(&self, words: &[&str]) -> Result<Value> {
         let place = ["--namespace", self.namespace()];
         self.kubectl().json([&place[..], words].concat())
     }
 
-    pub(super) fn create(&self, object: &Value) -> Result<()> {
+    pub(crate) fn create(&self, object: &Value) -> Result<()> {
         let mut kubectl = self.kubectl().command();
         kubectl.args(["--namespace", self.namespace(), "create", "-f", "-"]);
         command::run_with_input(&mut kubectl, object.to_string().as_bytes())?;
@@ -98,7 +106,7 @@ impl Stage {
     }
 
     /// A pod on the node, with what is `more` in its spec.
-    pub(super) fn create_pod(&self, name: &str, container: Value, more: Value) -> Result<()> {
+    pub(crate) fn create_pod(&self, name: &str, container: Value, more: Value) -> Result<()> {
         let object = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
             "spec": self.spec(container, more),
@@ -107,12 +115,12 @@ impl Stage {
     }
 
     /// A pod that just runs, and ends at once when told to.
-    pub(super) fn create_sleeper(&self, name: &str) -> Result<()> {
+    pub(crate) fn create_sleeper(&self, name: &str) -> Result<()> {
         self.create_pod(name, sleeper(), json!({}))
     }
 
     /// What a pod of this node is made of.
-    pub(super) fn spec(&self, container: Value, more: Value) -> Value {
+    pub(crate) fn spec(&self, container: Value, more: Value) -> Value {
         let mut spec = json!({
             "nodeName": self.node.name(),
             "terminationGracePeriodSeconds": 2,
@@ -124,12 +132,12 @@ impl Stage {
         spec
     }
 
-    pub(super) fn pod(&self, name: &str) -> Result<Value> {
+    pub(crate) fn pod(&self, name: &str) -> Result<Value> {
         self.json(&["get", "pod", name])
     }
 
     /// Waits until the pod is as `is` wants it.
-    pub(super) fn wait_pod(
+    pub(crate) fn wait_pod(
         &self,
         name: &str,
         what: &str,
@@ -142,11 +150,11 @@ impl Stage {
         })
     }
 
-    pub(super) fn wait_ready(&self, name: &str) -> Result<Value> {
+    pub(crate) fn wait_ready(&self, name: &str) -> Result<Value> {
         self.wait_pod(name, "Ready", is_ready)
     }
 
-    pub(super) fn wait_gone(&self, name: &str) -> Result<()> {
+    pub(crate) fn wait_gone(&self, name: &str) -> Result<()> {
         wait::until(&format!("pod {name} to be gone"), SOON, || {
             let found = self.run(&["get", "pod", name, "--ignore-not-found", "-o", "name"])?;
             ensure!(found.is_empty(), "it is there");
@@ -155,7 +163,7 @@ impl Stage {
     }
 
     /// Waits until a pod's events have one of this reason, with these words.
-    pub(super) fn wait_event(&self, name: &str, reason: &str, words: &str) -> Result<()> {
+    pub(crate) fn wait_event(&self, name: &str, reason: &str, words: &str) -> Result<()> {
         let fields = format!("involvedObject.name={name},reason={reason}");
         wait::until(&format!("the event {reason} of {name}"), SOON, || {
             let events = self.json(&["get", "events", "--field-selector", &fields])?;
@@ -170,7 +178,7 @@ impl Stage {
     }
 
     /// The containers that run in the node, by pod's name; pause is not one.
-    pub(super) fn running(&self) -> Result<BTreeMap<String, Vec<String>>> {
+    pub(crate) fn running(&self) -> Result<BTreeMap<String, Vec<String>>> {
         let listed = self.node.crictl(["ps", "-o", "json"])?;
         let listed: Value = serde_json::from_str(&listed).context("crictl printed no JSON")?;
         let mut running: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -184,7 +192,7 @@ impl Stage {
     }
 
     /// Waits until the runtime has nothing of a pod: no sandbox either.
-    pub(super) fn wait_nothing_left(&self, name: &str) -> Result<()> {
+    pub(crate) fn wait_nothing_left(&self, name: &str) -> Result<()> {
         wait::until(&format!("nothing to be left of {name}"), SOON, || {
             let left = self.node.crictl(["pods", "--name", name, "--quiet"])?;
             ensure!(left.trim().is_empty(), "sandbox {left}");
@@ -193,39 +201,39 @@ impl Stage {
     }
 
     /// Ends all pods of the namespace and the node.
-    pub(super) fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         self.run(&["delete", "pods", "--all", "--wait=true", "--timeout=60s"])?;
         self.node.remove()
     }
 }
 
 /// A container that runs until it is told to end, and then ends at once.
-pub(super) fn sleeper() -> Value {
+pub(crate) fn sleeper() -> Value {
     shell("trap 'exit 0' TERM; while :; do sleep 0.2; done")
 }
 
-pub(super) fn shell(script: &str) -> Value {
+pub(crate) fn shell(script: &str) -> Value {
     json!({ "name": "main", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", script] })
 }
 
-pub(super) fn condition<'a>(pod: &'a Value, kind: &str) -> &'a Value {
+pub(crate) fn condition<'a>(pod: &'a Value, kind: &str) -> &'a Value {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     let found = conditions.find(|condition| condition["type"] == kind);
     found.unwrap_or(&Value::Null)
 }
 
-pub(super) fn is_ready(pod: &Value) -> bool {
+pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready")["status"] == "True"
 }
 
 /// The first container's status.
-pub(super) fn main_of(pod: &Value) -> &Value {
+pub(crate) fn main_of(pod: &Value) -> &Value {
     &pod["status"]["containerStatuses"][0]
 }
 
 /// What must not change while nothing happens to a pod.
-pub(super) fn identity(pod: &Value) -> Value {
+pub(crate) fn identity(pod: &Value) -> Value {
     json!({
         "uid": pod["metadata"]["uid"],
         "container": main_of(pod)["containerID"],

@@ -148,6 +148,12 @@ impl Statics {
         self.stage.wait_nothing_left(&a)?;
         let after = self.stage.running()?;
         ensure!(before.get(&b) == after.get(&b), "{before:?} {after:?}");
+        // Of two that have one name the first counts, and people are told.
+        let twice = [2, 3].map(|grace| self.manifest("b", sleeper(), grace));
+        let twice = json!({ "apiVersion": "v1", "kind": "PodList", "items": twice });
+        machine.write(&file, twice.to_string())?;
+        let words = "from http due to duplicate pod name";
+        self.stage.wait_event(&b, "FailedValidation", words)?;
         // A page that is gone is no order to end anything; an empty list is.
         machine.write(&file, page(&[]))?;
         self.stage.wait_gone(&b)?;

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use serde_json::{Value, json};
-use testkit::lab::{Agent, Kubectl, Lab, Node, PAUSE_IMAGE, Runtime};
+use testkit::lab::{Agent, Lab, Node, Runtime};
+use testkit::wait;
 use testkit::watch::PodWatch;
-use testkit::{command, wait};
 
+use super::crowd::{Crowd, Restart};
 use super::process::Process;
-use super::table::{FERROLET, Row, expect_no_missed_bar, table};
+use super::table::{FERROLET, Row, expect_no_missed_bar, median, table};
 use super::{MIB, SETTLED, circumstances, in_lab, keep};
 use crate::agent::Who;
 
@@ -58,9 +58,12 @@ struct Round {
     resident: u64,
     private: u64,
     start_cpu: Duration,
+    /// Of everything on the node: the agent, the runtime and what it starts.
+    start_node_cpu: Duration,
     /// Of one core, while nothing happens.
     keep_share: f64,
     delete_cpu: Duration,
+    delete_node_cpu: Duration,
     start_half: Duration,
     start_all: Duration,
     delete_all: Duration,
@@ -161,7 +164,8 @@ impl Plan {
              API server and containerd share: {pods} pods of the pause image on equal lab nodes, one agent after the\n\
              other, started anew for each of {rounds} rounds; medians. CPU time is the agent's own: to start, from the \
              first\ncreation until all are Ready; to keep, from {} s later; to delete, from the call until all objects \
-             are gone.\n\n{table}",
+             are gone.\nWhere the rest goes: the whole node is the agent, containerd, its shims, runc, the CNI plugins and \
+             the containers;\nwhat is left of the machine's time is the API server's, and kubectl's.\n\n{table}",
             self.seconds,
             circumstances()?,
             self.size().settle_full.as_secs(),
@@ -186,14 +190,21 @@ impl Contestant {
     fn round(&mut self, lab: &Lab, size: &Size, number: u32) -> Result<()> {
         self.start()?;
         sleep(size.settle_idle);
-        let crowd = Crowd::prepare(lab.kubectl(), &self.node, size.pods, number)?;
+        let crowd = Crowd::prepare(
+            lab.kubectl(),
+            &self.node,
+            size.pods,
+            number,
+            Restart::Always,
+        )?;
         let mut watch = PodWatch::start(&crowd.kubectl, &crowd.namespace)?;
         let process = self.process()?;
 
-        let (start, cpu) = (Instant::now(), process.cpu()?);
+        let (start, cpu, node) = (Instant::now(), process.cpu()?, self.node.cpu()?);
         crowd.create()?;
         let ready = watch.until_ready(size.pods, PODS_READY)?;
         let start_cpu = process.cpu()?.saturating_sub(cpu);
+        let start_node_cpu = self.node.cpu()?.saturating_sub(node);
         let [start_half, start_all] = half_and_all(start, &ready).context("no pod was Ready")?;
 
         sleep(size.settle_full);
@@ -203,18 +214,21 @@ impl Contestant {
         let kept = process.cpu()?.saturating_sub(cpu);
         let keep_share = kept.as_secs_f64() / start.elapsed().as_secs_f64();
 
-        let (start, cpu) = (Instant::now(), process.cpu()?);
+        let (start, cpu, node) = (Instant::now(), process.cpu()?, self.node.cpu()?);
         crowd.delete()?;
         let gone = watch.until_gone(size.pods, PODS_GONE)?;
         let delete_cpu = process.cpu()?.saturating_sub(cpu);
+        let delete_node_cpu = self.node.cpu()?.saturating_sub(node);
         let [_, delete_all] = half_and_all(start, &gone).context("no pod went")?;
 
         let round = Round {
             resident,
             private,
             start_cpu,
+            start_node_cpu,
             keep_share,
             delete_cpu,
+            delete_node_cpu,
             start_half,
             start_all,
             delete_all,
@@ -251,77 +265,6 @@ impl Contestant {
     }
 }
 
-/// The pods of one round, in a namespace of their own.
-struct Crowd {
-    kubectl: Kubectl,
-    namespace: String,
-    manifest: Value,
-}
-
-impl Crowd {
-    fn prepare(kubectl: Kubectl, node: &Node, count: usize, round: u32) -> Result<Self> {
-        let namespace = format!("{}-{}-{round}", node.name(), std::process::id());
-        kubectl.run(["create", "namespace", &namespace])?;
-        // Before that the API server takes no pod.
-        wait::until("the service account", Duration::from_secs(30), || {
-            let place = ["--namespace", &namespace];
-            kubectl.run([&place[..], &["get", "serviceaccount", "default"]].concat())
-        })?;
-        Ok(Self {
-            manifest: manifest(&namespace, node.name(), count),
-            kubectl,
-            namespace,
-        })
-    }
-
-    fn create(&self) -> Result<()> {
-        let mut kubectl = self.kubectl.command();
-        kubectl.args(["create", "-f", "-"]);
-        command::run_with_input(&mut kubectl, self.manifest.to_string().as_bytes()).map(drop)
-    }
-
-    /// All of them with one call.
-    fn delete(&self) -> Result<()> {
-        let path = format!("/api/v1/namespaces/{}/pods", self.namespace);
-        self.kubectl.run(["delete", "--raw", &path]).map(drop)
-    }
-
-    fn remove(&self) -> Result<()> {
-        let words = ["delete", "namespace", &self.namespace, "--timeout=60s"];
-        self.kubectl.run(words).map(drop)
-    }
-}
-
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        // After a failure: the next run must not meet these pods.
-        let _ = self.kubectl.run([
-            "--request-timeout=5s",
-            "delete",
-            "namespace",
-            &self.namespace,
-            "--ignore-not-found",
-            "--wait=false",
-        ]);
-    }
-}
-
-fn manifest(namespace: &str, node: &str, count: usize) -> Value {
-    let pod = |number: usize| {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": { "name": format!("pod-{number:03}"), "namespace": namespace },
-            "spec": {
-                "nodeName": node,
-                "containers": [{ "name": "main", "image": PAUSE_IMAGE }],
-            },
-        })
-    };
-    let pods: Vec<Value> = (0..count).map(pod).collect();
-    json!({ "apiVersion": "v1", "kind": "List", "items": pods })
-}
-
 /// How long until half of these moments had come, and until all; they are in
 /// order.
 fn half_and_all(start: Instant, moments: &[Instant]) -> Option<[Duration; 2]> {
@@ -346,8 +289,13 @@ impl Round {
         let memory = self.resident > self.private && self.private > 0;
         let times = [self.start_half, self.start_all, self.delete_all];
         let cpu = [self.start_cpu, self.delete_cpu];
+        let agents_part =
+            self.start_cpu <= self.start_node_cpu && self.delete_cpu <= self.delete_node_cpu;
         let some = times.iter().chain(&cpu).all(|figure| !figure.is_zero());
-        ensure!(memory && some, "a figure is missing: {self:?}");
+        ensure!(
+            memory && some && agents_part,
+            "a figure is missing: {self:?}"
+        );
         Ok(())
     }
 }
@@ -377,6 +325,18 @@ fn rows(ours: &[Round], upstreams: &[Round]) -> Vec<Row> {
         row("CPU time to delete, s", 2, None, &|round| {
             round.delete_cpu.as_secs_f64()
         }),
+        row(
+            "CPU time of the whole node to start, s",
+            2,
+            None,
+            &|round| round.start_node_cpu.as_secs_f64(),
+        ),
+        row(
+            "CPU time of the whole node to delete, s",
+            2,
+            None,
+            &|round| round.delete_node_cpu.as_secs_f64(),
+        ),
         row("half are Ready, s", 1, None, &|round| {
             round.start_half.as_secs_f64()
         }),
@@ -389,19 +349,6 @@ fn rows(ours: &[Round], upstreams: &[Round]) -> Vec<Row> {
     ]
 }
 
-/// The middle one; of two, what is between them; nothing of none.
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    let middle = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
-    let upper = figures.len() / 2;
-    if figures.len() % 2 == 1 {
-        middle(upper)
-    } else {
-        f64::midpoint(middle(upper.saturating_sub(1)), middle(upper))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,27 +359,14 @@ mod tests {
             resident: seconds << 20,
             private: seconds << 19,
             start_cpu: time,
+            start_node_cpu: time,
             keep_share: time.as_secs_f64(),
             delete_cpu: time,
+            delete_node_cpu: time,
             start_half: time,
             start_all: time,
             delete_all: time,
         }
-    }
-
-    #[test]
-    fn the_median_is_the_middle_whatever_the_order() {
-        let cases: [(&[f64], f64); 4] = [
-            (&[5.0], 5.0),
-            (&[9.0, 1.0, 2.0], 2.0),
-            (&[4.0, 1.0], 2.5),
-            (&[8.0, 2.0, 4.0, 1.0], 3.0),
-        ];
-        for (figures, expected) in cases {
-            let found = median(figures.iter().copied());
-            assert!((found - expected).abs() < 1e-9, "{figures:?}: {found}");
-        }
-        assert!(median(std::iter::empty()).is_nan());
     }
 
     #[test]
@@ -483,17 +417,5 @@ mod tests {
             ..round(1)
         };
         assert!(lost.is_whole().is_err());
-    }
-
-    #[test]
-    fn every_pod_is_bound_to_the_node_and_has_a_name_of_its_own() {
-        let manifest = manifest("n", "node", 100);
-        let pods = manifest["items"].as_array().unwrap();
-        let names: std::collections::BTreeSet<&str> = pods
-            .iter()
-            .filter(|pod| pod["spec"]["nodeName"] == "node")
-            .filter_map(|pod| pod["metadata"]["name"].as_str())
-            .collect();
-        assert_eq!(names.len(), 100);
     }
 }

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use testkit::lab::{Daemon, KUBERNETES, Lab, Node, Runtime, saved_logs_dir};
 use testkit::{cargo, wait};
 
+use super::embedded;
 use super::heartbeats::{Heartbeats, Look};
 use super::process::Process;
 use super::{KIB, MIB, SETTLED, circumstances, in_lab, keep};
@@ -25,19 +26,25 @@ const KUBEMARKS: usize = 3;
 const OWN_IDENTITIES: usize = 200;
 /// For the crowds that have no bar on their heartbeats.
 const SHORT: Duration = Duration::from_secs(120);
+/// Each lease is renewed once in it, and most are seen to be.
+const EMBEDDED_SHORT: Duration = Duration::from_secs(11);
 const LARGEST_NODE: f64 = 300.0;
 const LATEST_LEASE: f64 = 20.0;
 
 /// What is measured.
 #[derive(Args)]
 pub(crate) struct Plan {
-    /// How many nodes
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
-    nodes: u32,
-    /// For how long
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
-    minutes: u64,
-    /// For CI: 100 nodes for a minute, as tests build them, without kubemark; nothing is kept
+    /// How many nodes [default: 1000; with --embedded, 5000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: Option<u32>,
+    /// For how long [default: 10; with --embedded, 2]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    minutes: Option<u64>,
+    /// At the API server of `ferrolet up` instead of the lab's, as an ordinary user
+    #[arg(long)]
+    embedded: bool,
+    /// For CI: 100 nodes for a minute (with --embedded, 200 for some seconds), as tests build them,
+    /// without kubemark; nothing is kept
     #[arg(long, conflicts_with_all = ["nodes", "minutes"])]
     short: bool,
 }
@@ -92,6 +99,9 @@ struct Row {
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<()> {
+    if plan.embedded {
+        return embedded::run(&plan.embedded());
+    }
     let measured = in_lab(|lab| {
         let outcome = plan.measure(lab);
         if outcome.is_err() {
@@ -121,13 +131,36 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 }
 
 impl Plan {
+    /// What CI runs of it at the API server of `ferrolet up`.
+    pub(crate) fn short_embedded() -> Self {
+        Self {
+            nodes: None,
+            minutes: None,
+            embedded: true,
+            short: true,
+        }
+    }
+
+    fn embedded(&self) -> embedded::Plan {
+        let period = Duration::from_mins(self.minutes.unwrap_or(2));
+        embedded::Plan {
+            nodes: self.nodes.unwrap_or(if self.short { 200 } else { 5000 }),
+            period: if self.short { EMBEDDED_SHORT } else { period },
+            short: self.short,
+        }
+    }
+
     fn nodes(&self) -> usize {
-        let nodes = if self.short { 100 } else { self.nodes };
+        let nodes = self.nodes.unwrap_or(if self.short { 100 } else { 1000 });
         usize::try_from(nodes).unwrap_or(usize::MAX)
     }
 
+    fn minutes(&self) -> u64 {
+        self.minutes.unwrap_or(if self.short { 1 } else { 10 })
+    }
+
     fn period(&self) -> Duration {
-        Duration::from_mins(if self.short { 1 } else { self.minutes })
+        Duration::from_mins(self.minutes())
     }
 
     fn measure(&self, lab: &Lab) -> Result<Measured> {
@@ -178,8 +211,8 @@ impl Plan {
              the most that was\nresident, less what a fleet of 0 has ({:.1} MiB), by its nodes. Leases and conditions \
              were looked at every\n{} s, at the API server, from the moment that all were Ready; CPU time is counted \
              from {} s later.\n\n{table}",
-            self.nodes,
-            self.minutes,
+            self.nodes(),
+            self.minutes(),
             circumstances()?,
             mib(measured.empty),
             BETWEEN_LOOKS.as_secs(),

@@ -2,12 +2,16 @@
 //! one run in the lab. Prints a table, keeps it in `bench/`, and fails where a
 //! bar of the design is missed.
 
+mod crowd;
 pub(crate) mod density;
+mod embedded;
 pub(crate) mod fleet;
 mod heartbeats;
 pub(crate) mod idle;
 pub(crate) mod pods;
+pub(crate) mod probes;
 mod process;
+pub(crate) mod server;
 mod table;
 
 use std::fs;

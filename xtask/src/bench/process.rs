@@ -23,6 +23,20 @@ impl Process {
         })
     }
 
+    /// By its number, which its parent knows.
+    pub(super) fn numbered(id: u32) -> Self {
+        Self {
+            place: format!("/proc/{id}"),
+        }
+    }
+
+    /// Whoever asks.
+    pub(super) fn own() -> Self {
+        Self {
+            place: "/proc/self".to_owned(),
+        }
+    }
+
     /// Bytes.
     pub(super) fn resident(&self) -> Result<u64> {
         Ok(self.status("VmRSS:")? * 1024)

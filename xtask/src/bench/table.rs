@@ -58,6 +58,19 @@ pub(super) fn expect_no_missed_bar(rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
+/// The middle one; of two, what is between them; nothing of none.
+pub(super) fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
+    let upper = figures.len() / 2;
+    if figures.len() % 2 == 1 {
+        middle(upper)
+    } else {
+        f64::midpoint(middle(upper.saturating_sub(1)), middle(upper))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +101,20 @@ mod tests {
         assert!(judged(1000.0, None).is_ok());
         let error = judged(20.1, Some(0.2)).unwrap_err().to_string();
         assert!(error.contains("resident memory"), "{error}");
+    }
+
+    #[test]
+    fn the_median_is_the_middle_whatever_the_order() {
+        let cases: [(&[f64], f64); 4] = [
+            (&[5.0], 5.0),
+            (&[9.0, 1.0, 2.0], 2.0),
+            (&[4.0, 1.0], 2.5),
+            (&[8.0, 2.0, 4.0, 1.0], 3.0),
+        ];
+        for (figures, expected) in cases {
+            let found = median(figures.iter().copied());
+            assert!((found - expected).abs() < 1e-9, "{figures:?}: {found}");
+        }
+        assert!(median(std::iter::empty()).is_nan());
     }
 }

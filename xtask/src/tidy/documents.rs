@@ -4,7 +4,10 @@ use std::path::Path;
 
 use cargo_metadata::Metadata;
 
-/// The READMEs say the same in two languages: same headings, same commands.
+use super::figures;
+
+/// The READMEs say the same in two languages: same headings, commands, figures, pictures and
+/// links.
 pub(super) fn in_step(english: &str, chinese: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let levels = |text: &str| -> Vec<usize> {
@@ -27,7 +30,32 @@ pub(super) fn in_step(english: &str, chinese: &str) -> Vec<String> {
     if commands(english) != commands(chinese) {
         findings.push("README.md and README.zh-CN.md show other commands".to_owned());
     }
+    let numbers = |text| -> Vec<_> {
+        let named = figures::named(text).into_iter();
+        named.map(|it| (it.values, it.file, it.command)).collect()
+    };
+    if numbers(english) != numbers(chinese) {
+        findings.push("README.md and README.zh-CN.md name other figures".to_owned());
+    }
+    if links(english) != links(chinese) {
+        findings.push("README.md and README.zh-CN.md link to other files".to_owned());
+    }
     findings
+}
+
+/// What a README refers to, pictures included. A file may be there for each language; the other
+/// README, and headings, are not meant.
+fn links(text: &str) -> Vec<String> {
+    let mut links: Vec<String> = outside_code(text)
+        .flat_map(|line| line.split("](").skip(1))
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|target| !target.starts_with('#'))
+        .map(|target| target.replace(".zh-CN", ""))
+        .filter(|target| target != "README.md")
+        .collect();
+    // Languages have an order of their own.
+    links.sort();
+    links
 }
 
 /// A link to a file of ours that is not there.
@@ -89,6 +117,18 @@ mod tests {
             1
         );
         assert_eq!(in_step("| a |\n", "").len(), 1);
+    }
+
+    #[test]
+    fn readmes_show_the_same_pictures_and_figures() {
+        let row = "| a | 1 | 2 | [x](bench/x.md) | `y` |\n";
+        let other = row.replace("| 2 |", "| 3 |");
+        assert_eq!(in_step(row, row), Vec::<String>::new());
+        assert_eq!(in_step(row, &other).len(), 1);
+        let (english, chinese) = ("[中](README.zh-CN.md)\n![a](d.svg)\n", "[e](README.md)\n");
+        assert_eq!(in_step(english, chinese).len(), 1);
+        let chinese = format!("{chinese}![甲](d.zh-CN.svg)\n");
+        assert_eq!(in_step(english, &chinese), Vec::<String>::new());
     }
 
     #[test]

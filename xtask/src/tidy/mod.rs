@@ -2,6 +2,7 @@
 //! pure function from what it reads to what it finds wrong.
 
 mod documents;
+mod figures;
 mod imports;
 mod sources;
 
@@ -14,6 +15,18 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 use testkit::command;
 use testkit::lab::workspace;
+
+/// Takes the figures of the benchmarks over into the READMEs.
+pub(crate) fn take_figures_over() -> Result<()> {
+    let root = workspace();
+    let names = ["README.md", "README.zh-CN.md"];
+    let (english, chinese) = (read(&root, names[0])?, read(&root, names[1])?);
+    let file = |file: &str| read(&root, file).ok();
+    let (mended, mended_chinese) = figures::taken_over(&english, &chinese, &file);
+    fs::write(root.join(names[0]), mended)?;
+    fs::write(root.join(names[1]), mended_chinese)?;
+    Ok(())
+}
 
 pub(crate) fn run() -> Result<()> {
     let root = workspace();
@@ -37,10 +50,10 @@ pub(crate) fn run() -> Result<()> {
             _ => {}
         }
     }
-    findings.extend(documents::in_step(
-        &read(&root, "README.md")?,
-        &read(&root, "README.zh-CN.md")?,
-    ));
+    let readme = read(&root, "README.md")?;
+    let chinese = read(&root, "README.zh-CN.md")?;
+    findings.extend(documents::in_step(&readme, &chinese));
+    findings.extend(figures::check(&readme, &|file| read(&root, file).ok()));
     findings.extend(documents::names_every_crate(&metadata, &architecture));
 
     if findings.is_empty() {

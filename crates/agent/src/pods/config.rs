@@ -17,6 +17,7 @@ use resources::garbage::Limits;
 use resources::logs::Policy;
 use resources::users::UsersConfig;
 use resources::{Amounts, CgroupDriver, CgroupName};
+use server::stats::SystemGroups;
 use thiserror::Error;
 use types::quantity::Format;
 use types::{CpuSet, Quantity};
@@ -24,6 +25,7 @@ use volumes::Layout;
 use workers::OwnPolicies;
 use workers::admission;
 use workers::allocation::Scope;
+use workers::backoff::Pace;
 use workers::spec::dns::DnsSettings;
 use workers::spec::security::SecuritySettings;
 
@@ -48,18 +50,37 @@ pub struct PodsConfig {
     pub(crate) reserved: Vec<Amounts>,
     pub(crate) users: UsersConfig,
     pub(crate) env_files: bool,
+    /// `ClusterTrustBundleProjection`.
+    pub(crate) trust_bundles: bool,
     pub(crate) garbage: Limits,
     pub(crate) own_policies: OwnPolicies,
     /// `None`: logs are not rotated.
     pub(crate) rotation: Option<Policy>,
     pub(crate) zone: TimeZone,
     pub(crate) resize: admission::ResizeRules,
-    pub(crate) longest_backoff: Duration,
+    pub(crate) backoff: Pace,
     pub(crate) resync: Duration,
     /// `ContainerStopSignals`.
     pub(crate) stop_signals: bool,
     /// So many pods are in the runtime's hands at a time.
     pub(crate) at_once: usize,
+    pub(crate) changes: Changes,
+    /// `volumeStatsAggPeriod`; `None`: volumes are not counted.
+    pub(crate) volume_figures: Option<Duration>,
+    /// Groups beside those of pods that are told of.
+    pub(crate) system: SystemGroups,
+    pub(crate) pod_resources: Option<PathBuf>,
+    /// For those who ask what is on.
+    pub(crate) gates: FeatureGates,
+}
+
+/// `configMapAndSecretChangeDetectionStrategy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    Watched,
+    /// Asked for, and believed for as long as the node's object says.
+    Cached,
+    Asked,
 }
 
 /// Where pods come from, beside the API server.
@@ -123,6 +144,11 @@ pub struct PodFlags {
     /// Credential provider plugins, if some are configured.
     pub plugins: Option<plugins::Loaded>,
     pub garbage: Limits,
+    /// The socket on which programs of the machine ask what pods were given; `None`:
+    /// there is none.
+    pub pod_resources: Option<PathBuf>,
+    /// The group that the container runtime is in, for its figures.
+    pub runtime_group: Option<PathBuf>,
     /// In which the node's people tell the time.
     pub zone: TimeZone,
 }
@@ -162,7 +188,7 @@ impl PodsConfig {
         let root = &flags.root_directory;
         Ok(Self {
             sources: SourcesConfig {
-                path: path("staticPodPath").map(PathBuf::from),
+                path: path("staticPodPath").map(sources::file::place),
                 path_period: duration("fileCheckFrequency"),
                 url,
                 url_period: duration("httpCheckFrequency"),
@@ -222,6 +248,7 @@ impl PodsConfig {
                 most_pods: number("maxPods", 0),
             },
             env_files: gates.enabled("EnvFiles"),
+            trust_bundles: gates.enabled("ClusterTrustBundleProjection"),
             garbage: flags.garbage,
             own_policies: OwnPolicies {
                 of_containers: gates.enabled("ContainerRestartRules"),
@@ -230,10 +257,24 @@ impl PodsConfig {
             rotation: Policy::from_settings(settings),
             zone: flags.zone.clone(),
             resize: resize_rules(settings, gates),
-            longest_backoff: longest_backoff(settings),
+            backoff: backoff(settings, gates),
             resync: duration("syncFrequency"),
             stop_signals: gates.enabled("ContainerStopSignals"),
             at_once: (flags.cpus * 2).max(4),
+            changes: match settings.text("configMapAndSecretChangeDetectionStrategy") {
+                "Cache" => Changes::Cached,
+                "Get" => Changes::Asked,
+                _ => Changes::Watched,
+            },
+            volume_figures: Some(duration("volumeStatsAggPeriod"))
+                .filter(|period| !period.is_zero()),
+            system: SystemGroups {
+                kubelet: path("kubeletCgroups").map(PathBuf::from),
+                runtime: flags.runtime_group.clone(),
+                misc: path("systemCgroups").map(PathBuf::from),
+            },
+            pod_resources: flags.pod_resources.clone(),
+            gates: gates.clone(),
         })
     }
 }
@@ -305,14 +346,26 @@ fn resize_rules(settings: &Settings, gates: &FeatureGates) -> admission::ResizeR
     }
 }
 
-fn longest_backoff(settings: &Settings) -> Duration {
-    const UPSTREAMS: Duration = Duration::from_secs(300);
-    let given = settings.value("crashLoopBackOff.maxContainerRestartPeriod");
-    if given.is_none_or(serde_json::Value::is_null) {
-        return UPSTREAMS;
+/// What somebody has set counts; unset, it is as the gate says.
+fn backoff(settings: &Settings, gates: &FeatureGates) -> Pace {
+    let usual = if gates.enabled("ReduceDefaultCrashLoopBackOffDecay") {
+        Pace {
+            first: Duration::from_secs(1),
+            most: Duration::from_secs(60),
+        }
+    } else {
+        Pace::default()
+    };
+    let path = "crashLoopBackOff.maxContainerRestartPeriod";
+    let given = settings.value(path).filter(|value| {
+        // Filled in from the file's gates, which flags may have changed since.
+        !value.is_null() && gates.enabled("KubeletCrashLoopBackOffMax")
+    });
+    let most = given.and_then(|_| settings.duration(path).to_std());
+    Pace {
+        most: most.unwrap_or(usual.most),
+        ..usual
     }
-    let given = settings.duration("crashLoopBackOff.maxContainerRestartPeriod");
-    given.to_std().unwrap_or(UPSTREAMS)
 }
 
 fn headers(settings: &Settings) -> Result<HeaderMap, PodsConfigError> {
@@ -329,4 +382,39 @@ fn headers(settings: &Settings) -> Result<HeaderMap, PodsConfigError> {
         }
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ::config::flags::CommandLine;
+    use ::config::load;
+
+    use super::*;
+
+    fn paced(gates: &str) -> (u64, u64) {
+        let words = [format!("--feature-gates={gates}")];
+        let words = &words[..usize::from(!gates.is_empty())];
+        let line = CommandLine::parse(words).unwrap();
+        let resolved = load::resolve(&line, Path::new("/")).unwrap();
+        let Pace { first, most } = backoff(&resolved.settings, &resolved.gates);
+        (first.as_secs(), most.as_secs())
+    }
+
+    #[test]
+    fn a_gate_lets_containers_start_again_sooner() {
+        for (gates, expected) in [
+            ("", (10, 300)),
+            ("KubeletCrashLoopBackOffMax=false", (10, 300)),
+            // The other gate has filled in the most.
+            ("ReduceDefaultCrashLoopBackOffDecay=true", (1, 300)),
+            (
+                "ReduceDefaultCrashLoopBackOffDecay=true,KubeletCrashLoopBackOffMax=false",
+                (1, 60),
+            ),
+        ] {
+            assert_eq!(paced(gates), expected, "{gates}");
+        }
+    }
 }

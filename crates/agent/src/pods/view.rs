@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use node::RuntimeFacts;
 use node::readiness::Ailments;
 use pleg::Health;
@@ -123,17 +123,7 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
 fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
     let status = node.status.as_ref();
     let addresses = status.and_then(|status| status.addresses.as_deref());
-    let internal = addresses
-        .unwrap_or_default()
-        .iter()
-        .filter(|address| address.type_ == "InternalIP");
-    let mut host_ips: Vec<IpAddr> = Vec::new();
-    for ip in internal.filter_map(|address| address.address.parse::<IpAddr>().ok()) {
-        // One of each family.
-        if host_ips.iter().all(|known| known.is_ipv4() != ip.is_ipv4()) {
-            host_ips.push(ip);
-        }
-    }
+    let host_ips = host_ips(addresses.unwrap_or_default());
     let amounts = |list| resources::requests::amounts(list);
     let handlers = runtime.handlers.iter();
     let user_namespaces = handlers
@@ -153,6 +143,20 @@ fn view_of(node: Arc<Node>, runtime: &RuntimeFacts) -> NodeView {
     }
 }
 
+/// One of each family: what a node is known by inside, and only then outside.
+fn host_ips(addresses: &[NodeAddress]) -> Vec<IpAddr> {
+    let mut host_ips: Vec<IpAddr> = Vec::new();
+    for kind in ["InternalIP", "ExternalIP"] {
+        let own = addresses.iter().filter(|address| address.type_ == kind);
+        for ip in own.filter_map(|address| address.address.parse::<IpAddr>().ok()) {
+            if host_ips.iter().all(|known| known.is_ipv4() != ip.is_ipv4()) {
+                host_ips.push(ip);
+            }
+        }
+    }
+    host_ips
+}
+
 /// What volumes need of it.
 pub(crate) fn allocatable(
     view: &watch::Receiver<Arc<NodeView>>,
@@ -161,4 +165,57 @@ pub(crate) fn allocatable(
     // what is known when pods begin is enough.
     let amounts: Amounts = view.borrow().allocatable.clone();
     watch::channel(Arc::new(amounts.into_iter().collect())).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_are_told_one_address_of_each_family_the_nodes_first_first() {
+        let (inside, outside, name) = ("InternalIP", "ExternalIP", "Hostname");
+        for (addresses, expected) in [
+            (vec![], vec![]),
+            (vec![(name, "10.0.0.9")], vec![]),
+            (
+                vec![(inside, "10.0.0.1"), (inside, "10.0.0.2")],
+                vec!["10.0.0.1"],
+            ),
+            (
+                vec![
+                    (inside, "10.0.0.1"),
+                    (inside, "10.0.0.2"),
+                    (inside, "fd00::1"),
+                ],
+                vec!["10.0.0.1", "fd00::1"],
+            ),
+            (
+                vec![(inside, "fd00::1"), (name, "n1"), (inside, "10.0.0.1")],
+                vec!["fd00::1", "10.0.0.1"],
+            ),
+            // What outsiders use counts where nothing else is known.
+            (vec![(outside, "192.0.2.1")], vec!["192.0.2.1"]),
+            (
+                vec![
+                    (outside, "192.0.2.1"),
+                    (inside, "10.0.0.1"),
+                    (outside, "2001:db8::1"),
+                ],
+                vec!["10.0.0.1", "2001:db8::1"],
+            ),
+            (
+                vec![(inside, "nonsense"), (inside, "10.0.0.1")],
+                vec!["10.0.0.1"],
+            ),
+        ] {
+            let address = |(kind, address): &(&str, &str)| NodeAddress {
+                type_: (*kind).to_owned(),
+                address: (*address).to_owned(),
+            };
+            let all: Vec<_> = addresses.iter().map(address).collect();
+            let found = host_ips(&all);
+            let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{addresses:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -62,6 +62,20 @@ pub fn about_node(name: &str) -> ObjectReference {
         kind: Some("Node".to_owned()),
         name: Some(name.to_owned()),
         ..ObjectReference::default()
+    }
+}
+
+/// A pod, or the part of it at this path.
+pub fn about_pod(pod: &Pod, field_path: Option<String>) -> ObjectReference {
+    let metadata = &pod.metadata;
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: metadata.name.clone(),
+        namespace: metadata.namespace.clone(),
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        field_path,
     }
 }
 

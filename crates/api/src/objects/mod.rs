@@ -8,6 +8,7 @@ mod pods;
 mod referenced;
 mod runtime_classes;
 mod services;
+mod trust_bundles;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,9 +26,10 @@ pub use node_pods::{PodSet, Pods, PodsByNode};
 pub use nodes::Nodes;
 pub use own_node::{NodeReader, OwnNode};
 pub use pods::PodPhases;
-pub use referenced::{Referable, Reference, Referenced, Unanswered};
+pub use referenced::{Freshness, Referable, Reference, Referenced, Unanswered};
 pub use runtime_classes::{RuntimeClassError, RuntimeClasses};
 pub use services::{Services, ServicesSeen};
+pub use trust_bundles::{BundleSet, BundlesSeen, TrustBundles, TrustBundlesError};
 
 /// The pauses after failures: doubled from the first to the last. The first is
 /// also the least time between two looks, whatever the server does. The last is

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -12,6 +13,7 @@ use seams::SharedClock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use types::PodUid;
+use types::desired::{SEEN, Source, seen, stamp};
 
 use super::{Following, Selection, Told};
 
@@ -69,12 +71,12 @@ impl Pods {
 
 impl Told<Pod> for Pods {
     fn all(&self, pods: Vec<Pod>) {
-        let pods = pods.into_iter().filter_map(entry).collect();
+        let pods = entries(self.seen.borrow().as_deref(), pods, self.clock.now());
         self.seen.send_modify(|seen| own(seen).pods = pods);
     }
 
     fn changed(&self, pod: Pod) {
-        put(&self.seen, pod);
+        put(&self.seen, pod, self.clock.now());
     }
 
     fn gone(&self, pod: Pod) {
@@ -166,10 +168,11 @@ impl Known {
 
 impl Told<Pod> for PodsByNode {
     fn all(&self, pods: Vec<Pod>) {
-        let mut sets: BTreeMap<String, BTreeMap<PodUid, Arc<Pod>>> = BTreeMap::new();
+        let now = self.clock.now();
+        let mut sets: BTreeMap<String, Vec<Pod>> = BTreeMap::new();
         for pod in pods {
             if let Some(node) = self.node_of(&pod) {
-                sets.entry(node).or_default().extend(entry(pod));
+                sets.entry(node).or_default().push(pod);
             }
         }
         self.with(|known| {
@@ -179,6 +182,7 @@ impl Told<Pod> for PodsByNode {
             }
             for (name, seen) in &known.nodes {
                 let pods = sets.remove(name).unwrap_or_default();
+                let pods = entries(seen.borrow().as_deref(), pods, now);
                 // A node whose pods are as they were is not woken.
                 seen.send_if_modified(|seen| {
                     let before = seen.as_deref().map(|seen| &seen.pods);
@@ -195,7 +199,8 @@ impl Told<Pod> for PodsByNode {
 
     fn changed(&self, pod: Pod) {
         if let Some(node) = self.node_of(&pod) {
-            self.with(|known| put(known.node(&node), pod));
+            let now = self.clock.now();
+            self.with(|known| put(known.node(&node), pod, now));
         }
     }
 
@@ -217,9 +222,59 @@ impl Told<Pod> for PodsByNode {
     }
 }
 
-fn entry(pod: Pod) -> Option<(PodUid, Arc<Pod>)> {
+/// Pods as they are kept, after those that were there before.
+fn entries(before: Option<&PodSet>, pods: Vec<Pod>, now: SystemTime) -> BTreeMap<PodUid, Arc<Pod>> {
+    let pods = pods.into_iter();
+    let entries = pods.filter_map(|pod| entry(before, pod, now));
+    entries.collect()
+}
+
+/// A pod as it is kept: with what a node writes on it, so that nobody needs a copy for
+/// that, and without room to grow.
+fn entry(before: Option<&PodSet>, mut pod: Pod, now: SystemTime) -> Option<(PodUid, Arc<Pod>)> {
     let uid = PodUid::new(pod.metadata.uid.as_deref()?);
+    let before = before.and_then(|before| before.pods.get(&uid));
+    let notes = before.and_then(|before| before.metadata.annotations.as_ref());
+    let first_seen = notes.and_then(|notes| notes.get(SEEN)).cloned();
+    stamp(
+        &mut pod,
+        Source::Api,
+        first_seen.unwrap_or_else(|| seen(now)),
+    );
+    slim(&mut pod);
     Some((uid, Arc::new(pod)))
+}
+
+/// A list has room for four when one was read into it, and a pod is made of lists.
+fn slim(pod: &mut Pod) {
+    fn list<T>(list: &mut Option<Vec<T>>) {
+        list.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+    if let Some(spec) = &mut pod.spec {
+        list(&mut spec.volumes);
+        list(&mut spec.tolerations);
+        list(&mut spec.init_containers);
+        spec.containers.shrink_to_fit();
+        let first = spec.init_containers.iter_mut().flatten();
+        for container in first.chain(&mut spec.containers) {
+            list(&mut container.args);
+            list(&mut container.command);
+            list(&mut container.env);
+            list(&mut container.ports);
+            list(&mut container.volume_mounts);
+        }
+        for volume in spec.volumes.iter_mut().flatten() {
+            let projected = volume.projected.as_mut();
+            list(projected.map_or(&mut None, |projected| &mut projected.sources));
+        }
+    }
+    if let Some(status) = &mut pod.status {
+        list(&mut status.conditions);
+        list(&mut status.container_statuses);
+        list(&mut status.init_container_statuses);
+        list(&mut status.pod_ips);
+        list(&mut status.host_ips);
+    }
 }
 
 /// To be changed. A reader who still holds the former set keeps it.
@@ -227,8 +282,12 @@ fn own(seen: &mut Option<Arc<PodSet>>) -> &mut PodSet {
     Arc::make_mut(seen.get_or_insert_default())
 }
 
-fn put(seen: &Seen, pod: Pod) {
-    seen.send_modify(|seen| own(seen).pods.extend(entry(pod)));
+fn put(seen: &Seen, pod: Pod, now: SystemTime) {
+    seen.send_modify(|seen| {
+        let seen = own(seen);
+        let entry = entry(Some(seen), pod, now);
+        seen.pods.extend(entry);
+    });
 }
 
 fn take(seen: &Seen, pod: &Pod) {
@@ -296,6 +355,50 @@ mod tests {
         assert_eq!(uids(&b).as_deref(), Some("4"));
         pods.all(vec![pod("4", "b")]);
         assert_eq!(uids(&a).as_deref(), Some(""));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_says_where_it_is_from_and_when_it_was_first_seen() {
+        let pods = by_node();
+        let seen = pods.follow("a");
+        let notes = |uid: &str| {
+            let seen = seen.borrow();
+            let pod = &seen.as_ref().unwrap().pods[&PodUid::new(uid)];
+            let notes = pod.metadata.annotations.as_ref().unwrap();
+            format!("{} {}", notes[types::desired::SOURCE], notes[SEEN])
+        };
+        let mut first = pod("1", "a");
+        stamp(&mut first, Source::File, "what a user wrote".to_owned());
+        pods.all(vec![first.clone()]);
+        let at_first = "api 1970-01-01T00:00:00.000000000Z";
+        assert_eq!(notes("1"), at_first);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        pods.changed(first.clone());
+        assert_eq!(notes("1"), at_first);
+        pods.all(vec![first, pod("2", "a")]);
+        assert_eq!(notes("1"), at_first);
+        assert_eq!(notes("2"), "api 1970-01-01T00:00:05.000000000Z");
+    }
+
+    #[test]
+    fn a_pod_is_kept_without_room_to_grow() {
+        let mut large = pod("1", "a");
+        let spec = large.spec.as_mut().unwrap();
+        spec.volumes = Some(Vec::with_capacity(4));
+        spec.volumes
+            .as_mut()
+            .unwrap()
+            .resize_with(1, Default::default);
+        spec.containers = Vec::with_capacity(4);
+        spec.containers.push(k8s_openapi::api::core::v1::Container {
+            env: Some(Vec::with_capacity(4)),
+            ..Default::default()
+        });
+        let (_, kept) = entry(None, large, UNIX_EPOCH).unwrap();
+        let spec = kept.spec.as_ref().unwrap();
+        assert_eq!(spec.volumes.as_ref().unwrap().capacity(), 1);
+        assert_eq!(spec.containers.capacity(), 1);
+        assert_eq!(spec.containers[0].env.as_ref().unwrap().capacity(), 0);
     }
 
     #[tokio::test]

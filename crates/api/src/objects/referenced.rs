@@ -1,5 +1,7 @@
 //! The objects that pods refer to by name: one watch for each, as long as
-//! somebody refers to it.
+//! somebody refers to it; or they are asked for when they are needed.
+
+mod asked;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Following, Selection, Told};
+use asked::Asked;
+pub use asked::Freshness;
 
 /// How long a reader waits for the first answer about an object.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
@@ -54,11 +58,15 @@ impl Referable for Secret {
     }
 }
 
-/// The API server has not said yet whether there is such an object.
+/// Whether there is such an object is not known.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("failed to sync {noun} cache: timed out waiting for the condition")]
-pub struct Unanswered {
-    noun: &'static str,
+pub enum Unanswered {
+    /// The API server has not said yet.
+    #[error("failed to sync {noun} cache: timed out waiting for the condition")]
+    NotYet { noun: &'static str },
+    /// It was asked, and did not say.
+    #[error("{problem}")]
+    Refused { problem: String },
 }
 
 /// What is known of one object: nothing yet, that it is not there, or itself.
@@ -75,17 +83,41 @@ pub struct Referenced<K> {
 struct Shared<K> {
     client: Client,
     clock: SharedClock,
-    tasks: TaskTracker,
-    shutdown: CancellationToken,
+    way: Way,
     /// Held for one access.
     objects: Mutex<BTreeMap<Key, Followed<K>>>,
 }
 
-/// An object that is followed.
+/// How it is known what an object is.
+enum Way {
+    /// Watches run on these tasks.
+    Watch {
+        tasks: TaskTracker,
+        shutdown: CancellationToken,
+    },
+    Ask(Freshness),
+}
+
+/// An object that somebody refers to.
 struct Followed<K> {
     references: usize,
-    known: watch::Receiver<Known<K>>,
+    source: Source<K>,
     released: CancellationToken,
+}
+
+/// Where it is known from.
+enum Source<K> {
+    Watched(watch::Receiver<Known<K>>),
+    Asked(Arc<Asked<K>>),
+}
+
+impl<K> Clone for Source<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Watched(known) => Self::Watched(known.clone()),
+            Self::Asked(asked) => Self::Asked(Arc::clone(asked)),
+        }
+    }
 }
 
 impl<K> Clone for Referenced<K> {
@@ -111,33 +143,49 @@ impl<K: Referable> Referenced<K> {
         tasks: TaskTracker,
         shutdown: CancellationToken,
     ) -> Self {
+        Self::by(client, clock, Way::Watch { tasks, shutdown })
+    }
+
+    /// Nothing is watched: objects are asked for when they are read.
+    pub fn asked(client: Client, clock: SharedClock, freshness: Freshness) -> Self {
+        Self::by(client, clock, Way::Ask(freshness))
+    }
+
+    fn by(client: Client, clock: SharedClock, way: Way) -> Self {
         Self {
             shared: Arc::new(Shared {
                 client,
                 clock,
-                tasks,
-                shutdown,
+                way,
                 objects: Mutex::default(),
             }),
         }
     }
 
+    /// Whoever wants to know of changes has to read again.
+    pub fn is_asked(&self) -> bool {
+        matches!(self.shared.way, Way::Ask(_))
+    }
+
     /// Refers to an object until what is returned is dropped.
     pub fn register(&self, namespace: &str, name: &str) -> Reference<K> {
         let key = (namespace.to_owned(), name.to_owned());
-        let known = self.shared.with(|objects| {
+        let source = self.shared.with(|objects| {
             let followed = objects
                 .entry(key.clone())
                 .or_insert_with(|| self.follow(&key));
             followed.references += 1;
-            followed.known.clone()
+            if let Source::Asked(asked) = &followed.source {
+                asked.forget();
+            }
+            followed.source.clone()
         });
         Reference {
             held: Arc::new(Held {
                 key,
                 shared: Arc::clone(&self.shared),
             }),
-            known,
+            source,
         }
     }
 
@@ -147,13 +195,25 @@ impl<K: Referable> Referenced<K> {
     }
 
     fn follow(&self, (namespace, name): &Key) -> Followed<K> {
-        let (tell, known) = watch::channel(None);
         let shared = &self.shared;
-        let released = shared.shutdown.child_token();
         let api: Api<K> = Api::namespaced(shared.client.clone(), namespace);
+        let clock = Arc::clone(&shared.clock);
+        let (tasks, shutdown) = match &shared.way {
+            Way::Watch { tasks, shutdown } => (tasks, shutdown),
+            Way::Ask(freshness) => {
+                let asked = Asked::new(api, name, clock, freshness.clone());
+                return Followed {
+                    references: 0,
+                    source: Source::Asked(Arc::new(asked)),
+                    released: CancellationToken::new(),
+                };
+            }
+        };
+        let (tell, known) = watch::channel(None);
+        let released = shutdown.child_token();
         let own = Selection::Fields(format!("metadata.name={name}"));
-        let (clock, stop) = (Arc::clone(&shared.clock), released.clone());
-        shared.tasks.spawn(async move {
+        let stop = released.clone();
+        tasks.spawn(async move {
             let told = Telling {
                 tell,
                 settled: CancellationToken::new(),
@@ -166,7 +226,7 @@ impl<K: Referable> Referenced<K> {
         });
         Followed {
             references: 0,
-            known,
+            source: Source::Watched(known),
             released,
         }
     }
@@ -181,7 +241,7 @@ impl<K> Shared<K> {
 /// A pod's reference to an object. Clones are one reference.
 pub struct Reference<K> {
     held: Arc<Held<K>>,
-    known: watch::Receiver<Known<K>>,
+    source: Source<K>,
 }
 
 struct Held<K> {
@@ -193,7 +253,7 @@ impl<K> Clone for Reference<K> {
     fn clone(&self) -> Self {
         Self {
             held: Arc::clone(&self.held),
-            known: self.known.clone(),
+            source: self.source.clone(),
         }
     }
 }
@@ -209,19 +269,26 @@ impl<K: Referable> Reference<K> {
     /// The object as it is now; `None` if there is none of this name.
     pub async fn get(&mut self) -> Result<Option<Arc<K>>, Unanswered> {
         let clock = Arc::clone(&self.held.shared.clock);
-        let answered = self.known.wait_for(Option::is_some);
+        let known = match &mut self.source {
+            Source::Watched(known) => known,
+            Source::Asked(asked) => return asked.get().await,
+        };
+        let answered = known.wait_for(Option::is_some);
         let answer = timeout(&*clock, FIRST_ANSWER, answered).await;
         let answer = answer.ok().and_then(Result::ok);
         let answer = answer.and_then(|known| known.clone());
-        answer.ok_or(Unanswered { noun: K::NOUN })
+        answer.ok_or(Unanswered::NotYet { noun: K::NOUN })
     }
 
     /// Ends when there is something that [`Self::get`] has not told; never, when
-    /// nothing more can come.
+    /// nothing more can come, or nobody watches.
     pub async fn changed(&mut self) {
-        if self.known.changed().await.is_err() {
-            std::future::pending::<()>().await;
+        if let Source::Watched(known) = &mut self.source
+            && known.changed().await.is_ok()
+        {
+            return;
         }
+        std::future::pending::<()>().await;
     }
 }
 

@@ -29,13 +29,20 @@ const RECORDS: [&str; 2] = [
     "/var/lib/kubelet/image_manager/pulled",
 ];
 
+/// Where the agent tells others on the machine what pods were given.
+const POD_RESOURCES: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
+
 /// Directories that a join made, or the agent that it started, inner ones first: they go if nothing is in them.
-const DIRECTORIES: [&str; 10] = [
+const DIRECTORIES: [&str; 14] = [
     CERTIFICATES,
     RECORDS[0],
     RECORDS[1],
     "/var/lib/kubelet/image_manager",
     "/var/lib/kubelet/pods",
+    "/var/lib/kubelet/pod-resources",
+    "/var/lib/kubelet/checkpoints",
+    "/var/lib/kubelet/plugins",
+    "/var/lib/kubelet/plugins_registry",
     KUBELET_DIRECTORY,
     "/etc/systemd/system/kubelet.service.d",
     "/etc/kubernetes/pki",
@@ -97,6 +104,7 @@ impl ResetPlan {
         let beside = plain.map(|path| format!("{path}.new"));
         let left = beside.iter().filter(|path| present(&&path.as_str()));
         paths.extend(left.map(PathBuf::from));
+        paths.extend([POD_RESOURCES].iter().filter(present).map(PathBuf::from));
         paths.extend(certificates(root)?);
         for directory in RECORDS {
             paths.extend(records(root, directory)?);

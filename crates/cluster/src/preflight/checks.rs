@@ -1,4 +1,5 @@
-//! The checks: pure, each on the facts that it needs.
+//! The checks: pure, each on the facts that it needs. Those that others than a join
+//! ask for are public.
 
 use std::path::Path;
 use std::time::Duration;
@@ -78,7 +79,7 @@ fn runtime(socket: &RuntimeSocket) -> Check {
 }
 
 /// Version 2 has no controllers of their own for devices and freezing.
-fn cgroups(cgroups: &Cgroups) -> Check {
+pub fn cgroups(cgroups: &Cgroups) -> Check {
     const NAME: &str = "SystemVerification";
     let needed: &[&str] = match cgroups.version {
         CgroupVersion::V2 => &["cpu", "cpuset", "memory", "pids"],
@@ -165,7 +166,8 @@ fn port(number: u16, taken: bool) -> Check {
     )
 }
 
-fn ip_forward(forwarding: Option<bool>) -> Check {
+/// Packets of pods are passed on between networks.
+pub fn ip_forward(forwarding: Option<bool>) -> Check {
     const NAME: &str = "FileContent--proc-sys-net-ipv4-ip_forward";
     match forwarding {
         Some(true) => Check::ok(NAME, "packets between networks are passed on"),
@@ -181,7 +183,8 @@ fn ip_forward(forwarding: Option<bool>) -> Check {
     }
 }
 
-fn clock(skew: ClockSkew) -> Check {
+/// Certificates are judged by the clock.
+pub fn clock(skew: ClockSkew) -> Check {
     const NAME: &str = "Clock";
     const FIX: &str = "set the clock, and keep it right with chrony or systemd-timesyncd";
     let seconds = skew.size().as_secs();

@@ -6,20 +6,16 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use super::listeners::listeners;
 use super::{CgroupVersion, Cgroups, ClockSkew, MachineFacts, RuntimeSocket, SocketState};
-
-/// The state of a listening socket in /proc/net/tcp.
-const LISTEN: &str = "0A";
 
 /// Looks at the machine below `root` (`/` but for tests). How its clock compares
 /// is known only to whoever has asked the API server.
 pub fn gather(root: &Path, runtime_endpoint: &str, clock_skew: Option<ClockSkew>) -> MachineFacts {
     let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
-    let mut listening_ports = listening(&text("proc/net/tcp"));
-    listening_ports.extend(listening(&text("proc/net/tcp6")));
     MachineFacts {
         is_root: rustix::process::geteuid().is_root(),
-        listening_ports,
+        listening_ports: listeners(root).iter().map(|one| one.port).collect(),
         runtime: runtime_socket(root, runtime_endpoint),
         cgroups: cgroups(root),
         swaps: swaps(&text("proc/swaps")),
@@ -29,20 +25,6 @@ pub fn gather(root: &Path, runtime_endpoint: &str, clock_skew: Option<ClockSkew>
         memory_bytes: memory(&text("proc/meminfo")),
         cpus: cpus(&text("proc/cpuinfo")),
     }
-}
-
-/// Local ports in state LISTEN: `sl local_address rem_address st …`, where an
-/// address is HEX:PORT.
-fn listening(table: &str) -> BTreeSet<u16> {
-    let port = |line: &str| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (local, state) = (fields.next()?, fields.nth(1)?);
-        let (_, port) = local.rsplit_once(':')?;
-        (state == LISTEN)
-            .then(|| u16::from_str_radix(port, 16).ok())
-            .flatten()
-    };
-    table.lines().skip(1).filter_map(port).collect()
 }
 
 fn runtime_socket(root: &Path, endpoint: &str) -> RuntimeSocket {

@@ -292,6 +292,14 @@ async fn an_answer_without_what_it_must_have_is_an_error() {
             "no URL for the streams of exec",
         ),
         (
+            bare(client.attach(AttachRequest::default())),
+            "no URL for the streams of attach",
+        ),
+        (
+            bare(client.port_forward(PortForwardRequest::default())),
+            "no URL for the streams of port-forward",
+        ),
+        (
             bare(client.pull_image(PullImageRequest::default())),
             "a pulled image without reference",
         ),

@@ -20,9 +20,9 @@ const APPROVER_TAKES: i64 = 5 * 60;
 /// Something that will not mend itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Problem {
-    pub(super) sentence: String,
-    pub(super) command: Option<String>,
+pub(crate) struct Problem {
+    pub(crate) sentence: String,
+    pub(crate) command: Option<String>,
 }
 
 impl fmt::Display for Problem {
@@ -54,7 +54,7 @@ impl Problem {
 }
 
 /// Every problem, the gravest first.
-pub(super) fn problems(looked: &Looked) -> Vec<Problem> {
+pub(crate) fn problems(looked: &Looked) -> Vec<Problem> {
     let found = [
         client(looked),
         not_a_link(looked, &looked.client, Purpose::Client),
@@ -71,7 +71,7 @@ pub(super) fn problems(looked: &Looked) -> Vec<Problem> {
 }
 
 /// Whether none of the CAs in `file` signed the client certificate.
-pub(super) fn signer(looked: &Looked, file: &Path) -> Option<Problem> {
+pub(crate) fn signer(looked: &Looked, file: &Path) -> Option<Problem> {
     let details = looked.client.details()?;
     let authorities = match look::authorities(file) {
         Ok(authorities) => authorities,
@@ -123,7 +123,7 @@ fn signed_by(der: &CertificateDer<'_>, authority: &CertificateDer<'_>) -> bool {
             .is_ok()
 }
 
-fn client(looked: &Looked) -> Option<Problem> {
+pub(crate) fn client(looked: &Looked) -> Option<Problem> {
     let state = looked.agent.state(Purpose::Client);
     let advised = state.map(|state| state.advice(Purpose::Client));
     match &looked.client.content {
@@ -233,7 +233,7 @@ fn waits_too_long(state: &State, looked: &Looked) -> bool {
     looked.now.0.as_second() - since.as_second() > APPROVER_TAKES
 }
 
-fn serving(looked: &Looked) -> Option<Problem> {
+pub(crate) fn serving(looked: &Looked) -> Option<Problem> {
     // Nobody approves serving certificates by themselves, so a wait is a problem
     // from its first second.
     if let Some(state) = looked.agent.state(Purpose::Serving) {
@@ -261,7 +261,7 @@ fn serving(looked: &Looked) -> Option<Problem> {
     }
 }
 
-fn kubeconfig(looked: &Looked) -> Option<Problem> {
+pub(crate) fn kubeconfig(looked: &Looked) -> Option<Problem> {
     let look = &looked.kubeconfig;
     let stored = looked.client.origin == Origin::Store && looked.client.details().is_some();
     let file = look.file.display().to_string();
@@ -306,7 +306,7 @@ fn without_kubeconfig(looked: &Looked) -> Option<Problem> {
 }
 
 /// The bootstrap kubeconfig is only worth a word where it would be used.
-fn bootstrap(looked: &Looked) -> Option<Problem> {
+pub(crate) fn bootstrap(looked: &Looked) -> Option<Problem> {
     let bootstrap = &looked.kubeconfig.bootstrap;
     let fault = bootstrap.fault.as_ref()?;
     bootstrap.needed.then(|| Problem {
@@ -337,7 +337,11 @@ fn shows_other(looked: &Looked) -> Problem {
     )
 }
 
-fn not_a_link(looked: &Looked, look: &CertificateLook, purpose: Purpose) -> Option<Problem> {
+pub(crate) fn not_a_link(
+    looked: &Looked,
+    look: &CertificateLook,
+    purpose: Purpose,
+) -> Option<Problem> {
     let in_links_place = look.origin == Origin::Store
         && look.target.is_none()
         && look.details().is_some()

@@ -16,23 +16,23 @@ use super::Places;
 /// The main kubeconfig, and what a start would make of it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct KubeconfigLook {
-    pub(super) file: PathBuf,
-    pub(super) verdict: Verdict,
+pub(crate) struct KubeconfigLook {
+    pub(crate) file: PathBuf,
+    pub(crate) verdict: Verdict,
     /// What it is worth, in a sentence.
-    pub(super) told: String,
+    pub(crate) told: String,
     /// Whose certificate it shows; `None` if that cannot be told.
-    pub(super) shows: Option<Shows>,
+    pub(crate) shows: Option<Shows>,
     /// The user entry of its current context.
-    pub(super) user: Option<String>,
-    pub(super) bootstrap: BootstrapLook,
+    pub(crate) user: Option<String>,
+    pub(crate) bootstrap: BootstrapLook,
     #[serde(skip)]
-    pub(super) source: Option<CertificateSource>,
+    pub(crate) source: Option<CertificateSource>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Valid,
     Absent,
     /// Not for this user to read.
@@ -45,7 +45,7 @@ pub(super) enum Verdict {
 /// The certificate that a kubeconfig shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Shows {
+pub(crate) enum Shows {
     /// The store's current pair.
     Store,
     File(PathBuf),
@@ -57,17 +57,17 @@ pub(super) enum Shows {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct BootstrapLook {
-    pub(super) file: PathBuf,
+pub(crate) struct BootstrapLook {
+    pub(crate) file: PathBuf,
     /// The next start, if told of this file, would bootstrap.
-    pub(super) needed: bool,
-    pub(super) present: bool,
+    pub(crate) needed: bool,
+    pub(crate) present: bool,
     /// Why it could not be used.
-    pub(super) fault: Option<String>,
+    pub(crate) fault: Option<String>,
 }
 
 impl KubeconfigLook {
-    pub(super) fn at(places: &Places, store: &Path, now: Timestamp) -> Self {
+    pub(crate) fn at(places: &Places, store: &Path, now: Timestamp) -> Self {
         let file = places.kubeconfig.clone();
         let validity = judge(&file, now, &default_provider());
         let parsed = Kubeconfig::read(&file).ok();
@@ -88,6 +88,26 @@ impl KubeconfigLook {
     }
 }
 
+impl KubeconfigLook {
+    /// Where the disk does not answer.
+    pub(crate) fn unread(places: &Places) -> Self {
+        Self {
+            file: places.kubeconfig.clone(),
+            verdict: Verdict::Forbidden,
+            told: String::new(),
+            shows: None,
+            user: None,
+            bootstrap: BootstrapLook {
+                file: places.bootstrap_kubeconfig.clone(),
+                needed: false,
+                present: false,
+                fault: None,
+            },
+            source: None,
+        }
+    }
+}
+
 impl BootstrapLook {
     fn at(file: &Path, main: Verdict) -> Self {
         let fault = match Kubeconfig::read(file) {
@@ -104,7 +124,7 @@ impl BootstrapLook {
         }
     }
 
-    pub(super) fn is_usable(&self) -> bool {
+    pub(crate) fn is_usable(&self) -> bool {
         self.present && self.fault.is_none()
     }
 }

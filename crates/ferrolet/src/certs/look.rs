@@ -22,33 +22,33 @@ use super::span::Moment;
 /// Everything that is reported, before it is judged.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Looked {
-    pub(super) now: Moment,
-    pub(super) client: CertificateLook,
-    pub(super) serving: CertificateLook,
-    pub(super) kubeconfig: KubeconfigLook,
-    pub(super) agent: AgentLook,
+pub(crate) struct Looked {
+    pub(crate) now: Moment,
+    pub(crate) client: CertificateLook,
+    pub(crate) serving: CertificateLook,
+    pub(crate) kubeconfig: KubeconfigLook,
+    pub(crate) agent: AgentLook,
 }
 
 /// The certificate in use for one purpose.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct CertificateLook {
-    pub(super) origin: Origin,
-    pub(super) file: PathBuf,
+pub(crate) struct CertificateLook {
+    pub(crate) origin: Origin,
+    pub(crate) file: PathBuf,
     /// Where the file leads, if it is a symlink.
-    pub(super) target: Option<PathBuf>,
+    pub(crate) target: Option<PathBuf>,
     #[serde(flatten)]
-    pub(super) content: Content,
+    pub(crate) content: Content,
     /// What follows a broken pair best: the newest good one beside it.
     #[serde(skip)]
-    pub(super) spare: Option<PathBuf>,
+    pub(crate) spare: Option<PathBuf>,
 }
 
 /// Who put a certificate there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// The agent, which had it signed.
     Store,
     /// The kubeconfig, in itself or by pointing at files.
@@ -59,7 +59,7 @@ pub(super) enum Origin {
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "found", rename_all = "camelCase")]
-pub(super) enum Content {
+pub(crate) enum Content {
     Nothing,
     /// Not for this user to read.
     Forbidden,
@@ -71,23 +71,23 @@ pub(super) enum Content {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Details {
-    pub(super) common_name: String,
-    pub(super) subject: String,
-    pub(super) issuer: String,
-    pub(super) not_before: Moment,
-    pub(super) not_after: Moment,
-    pub(super) life: Life,
+pub(crate) struct Details {
+    pub(crate) common_name: String,
+    pub(crate) subject: String,
+    pub(crate) issuer: String,
+    pub(crate) not_before: Moment,
+    pub(crate) not_after: Moment,
+    pub(crate) life: Life,
     /// The agent renews it at a moment between these two.
-    pub(super) renewal_from: Moment,
-    pub(super) renewal_until: Moment,
+    pub(crate) renewal_from: Moment,
+    pub(crate) renewal_until: Moment,
     #[serde(skip)]
-    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(crate) chain: Vec<CertificateDer<'static>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Life {
+pub(crate) enum Life {
     NotYetValid,
     Valid,
     Expired,
@@ -96,18 +96,18 @@ pub(super) enum Life {
 /// What an agent has published here.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AgentLook {
-    pub(super) file: PathBuf,
+pub(crate) struct AgentLook {
+    pub(crate) file: PathBuf,
     /// `None`: no agent of ours has run here.
-    pub(super) published: Option<Published>,
-    pub(super) age_seconds: Option<u64>,
-    pub(super) process: Option<Process>,
+    pub(crate) published: Option<Published>,
+    pub(crate) age_seconds: Option<u64>,
+    pub(crate) process: Option<Process>,
     /// Why it cannot be read.
-    pub(super) fault: Option<String>,
+    pub(crate) fault: Option<String>,
 }
 
 impl Looked {
-    pub(super) fn at(places: &Places, now: Timestamp) -> Self {
+    pub(crate) fn at(places: &Places, now: Timestamp) -> Self {
         let store = store_file(&places.cert_dir, Purpose::Client);
         let kubeconfig = KubeconfigLook::at(places, &store, now);
         Self {
@@ -116,6 +116,32 @@ impl Looked {
             kubeconfig,
             agent: AgentLook::at(&places.cert_dir, now),
             now: Moment::of(now.into()),
+        }
+    }
+}
+
+impl Looked {
+    /// What is known where the disk does not answer.
+    pub(crate) fn unread(places: &Places, now: Timestamp) -> Self {
+        let forbidden = |purpose| CertificateLook {
+            origin: Origin::Store,
+            file: store_file(&places.cert_dir, purpose),
+            target: None,
+            content: Content::Forbidden,
+            spare: None,
+        };
+        Self {
+            now: Moment::of(now.into()),
+            client: forbidden(Purpose::Client),
+            serving: forbidden(Purpose::Serving),
+            kubeconfig: KubeconfigLook::unread(places),
+            agent: AgentLook {
+                file: Published::path(&places.cert_dir),
+                published: None,
+                age_seconds: None,
+                process: None,
+                fault: None,
+            },
         }
     }
 }
@@ -152,7 +178,7 @@ impl AgentLook {
     }
 
     /// What an agent that still runs says of one of its identities.
-    pub(super) fn state(&self, purpose: Purpose) -> Option<&State> {
+    pub(crate) fn state(&self, purpose: Purpose) -> Option<&State> {
         let published = self.published.as_ref()?;
         if !self.runs() {
             return None;
@@ -163,13 +189,13 @@ impl AgentLook {
         }
     }
 
-    pub(super) fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.process == Some(Process::Runs)
     }
 }
 
 impl CertificateLook {
-    pub(super) fn details(&self) -> Option<&Details> {
+    pub(crate) fn details(&self) -> Option<&Details> {
         match &self.content {
             Content::Certificate(details) => Some(details),
             _ => None,
@@ -329,7 +355,7 @@ fn spare(directory: &Path, purpose: Purpose, now: Timestamp) -> Option<PathBuf> 
 }
 
 /// The certificates of a CA file.
-pub(super) fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = fs::read(file).map_err(|error| error.to_string())?;
     read_chain(&text).map_err(|error| error.to_string())
 }

@@ -3,18 +3,20 @@
 //! [`look`] gathers what there is, [`judge`] says what is wrong with it and what
 //! to do, [`text`] prints it. Nothing is changed on the way.
 
-mod judge;
-mod kubeconfig;
-mod look;
-mod process;
-mod span;
+pub(crate) mod judge;
+pub(crate) mod kubeconfig;
+pub(crate) mod look;
+pub(crate) mod process;
+pub(crate) mod span;
 mod text;
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cluster::layout::{BOOTSTRAP_KUBECONFIG, CERTIFICATES, KUBECONFIG};
 use jiff::Timestamp;
 
 use self::look::Looked;
@@ -38,21 +40,21 @@ pub(crate) enum Format {
 pub(crate) struct Places {
     /// The kubelet's --cert-dir
     #[arg(long, default_value = "/var/lib/kubelet/pki", value_name = "DIR")]
-    cert_dir: PathBuf,
+    pub(crate) cert_dir: PathBuf,
     /// The kubelet's --kubeconfig
     #[arg(
         long,
         default_value = "/etc/kubernetes/kubelet.conf",
         value_name = "FILE"
     )]
-    kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     /// The kubelet's --bootstrap-kubeconfig
     #[arg(
         long,
         default_value = "/etc/kubernetes/bootstrap-kubelet.conf",
         value_name = "FILE"
     )]
-    bootstrap_kubeconfig: PathBuf,
+    pub(crate) bootstrap_kubeconfig: PathBuf,
 }
 
 #[derive(Subcommand)]
@@ -134,6 +136,25 @@ fn ended(shown: &str, well: bool) -> ExitCode {
 }
 
 impl Places {
+    /// What shows the certificates that are here.
+    pub(crate) fn status_command(&self) -> String {
+        let mut command = "ferrolet certs status".to_owned();
+        for (flag, path, usual) in [
+            ("cert-dir", &self.cert_dir, CERTIFICATES),
+            ("kubeconfig", &self.kubeconfig, KUBECONFIG),
+            (
+                "bootstrap-kubeconfig",
+                &self.bootstrap_kubeconfig,
+                BOOTSTRAP_KUBECONFIG,
+            ),
+        ] {
+            if path != Path::new(usual) {
+                let _ = write!(command, " --{flag} {}", path.display());
+            }
+        }
+        command
+    }
+
     fn absolute(self) -> Self {
         let here = working_directory();
         Self {

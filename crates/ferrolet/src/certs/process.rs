@@ -8,14 +8,14 @@ use serde::Serialize;
 /// What goes by a process id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Process {
+pub(crate) enum Process {
     Runs,
     /// No process, or one of another program that got the id since.
     Gone,
 }
 
 impl Process {
-    pub(super) fn of(id: u32) -> Self {
+    pub(crate) fn of(id: u32) -> Self {
         let root = Path::new("/proc").join(id.to_string());
         // The name of a process can be changed by itself, and its program may be
         // shown to its owner only: either will do.

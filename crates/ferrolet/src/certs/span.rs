@@ -8,11 +8,11 @@ use serde::{Serialize, Serializer};
 
 /// A moment to the second, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(pub(super) Timestamp);
+pub(crate) struct Moment(pub(crate) Timestamp);
 
 impl Moment {
     /// Times of certificates, which hold no year that has no date.
-    pub(super) fn of(time: SystemTime) -> Self {
+    pub(crate) fn of(time: SystemTime) -> Self {
         let time = Timestamp::try_from(time).unwrap_or_default();
         Self(Timestamp::from_second(time.as_second()).unwrap_or_default())
     }
@@ -31,7 +31,7 @@ impl Serialize for Moment {
 }
 
 /// `moment` as seen from `now`.
-pub(super) fn relative(moment: Timestamp, now: Timestamp) -> String {
+pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
     let distance = length(moment, now);
     if moment >= now {
         format!("in {distance}")
@@ -41,7 +41,7 @@ pub(super) fn relative(moment: Timestamp, now: Timestamp) -> String {
 }
 
 /// The time between two moments, in the unit that fits it, rounded down.
-pub(super) fn length(one: Timestamp, other: Timestamp) -> String {
+pub(crate) fn length(one: Timestamp, other: Timestamp) -> String {
     let seconds = one.duration_since(other).unsigned_abs().as_secs();
     match seconds {
         0..120 => format!("{seconds} s"),

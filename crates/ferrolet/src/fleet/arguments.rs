@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,7 +25,12 @@ and update leases, get and create csinodes, create and patch events; with an ide
 node, to create and delete secrets (bootstrap tokens; see `ferrolet rbac bootstrap`).
 Pods need more: to get, patch and delete pods, patch pods/status, get, list and watch services,
 configmaps and secrets, and to create serviceaccounts/token; those with a runtime class, to list
-and watch runtimeclasses.
+and watch runtimeclasses. Nodes that are asked ask in turn who that is and what is allowed: with
+shared identity the user must be allowed to create tokenreviews and subjectaccessreviews.
+
+Each node answers on a port of its own, with a certificate that it signs itself: kubectl logs, exec
+and the rest work as with any node. Clients with certificates of clientCAFile (--kubelet-config)
+are known, without it those of the kubeconfig's own certificate authority.
 A fleet is known by its name: run one process for each.";
 
 #[derive(Args)]
@@ -73,6 +79,14 @@ pub(crate) struct Arguments {
     /// A configuration of the kubelet, for every node
     #[arg(long, value_name = "FILE")]
     pub(super) kubelet_config: Option<PathBuf>,
+    /// The address of this machine at which the API server reaches the nodes [default: the one from
+    /// which this machine reaches the API server; if that is its loopback, the nodes have no ports]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) node_address: Option<IpAddr>,
+    /// The ports that the nodes listen on there, one each; `none`: they have no ports, and kubectl
+    /// logs, exec and the like do not work
+    #[arg(long, value_name = "FIRST-LAST", default_value = "20000-32767", value_parser = ports)]
+    pub(super) node_ports: Ports,
     /// How many nodes are started in a second
     #[arg(long, value_name = "NUMBER", default_value_t = 50.0, value_parser = rate)]
     pub(super) ramp: f64,
@@ -111,6 +125,24 @@ pub(crate) enum Identity {
     Shared,
     /// Each as itself, by TLS bootstrap, over connections of its own
     PerNode,
+}
+
+/// The ports of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ports {
+    None,
+    Range(RangeInclusive<u16>),
+}
+
+fn ports(text: &str) -> Result<Ports, String> {
+    if text == "none" {
+        return Ok(Ports::None);
+    }
+    let range = text.split_once('-').and_then(|(first, last)| {
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        (0 < first && first <= last).then_some(Ports::Range(first..=last))
+    });
+    range.ok_or_else(|| "write FIRST-LAST, as 20000-32767, or none".to_owned())
 }
 
 impl Arguments {
@@ -257,6 +289,9 @@ mod tests {
             (&["--nodes=1", "--capacity=cpu"], "NAME=VALUE"),
             (&["--nodes=1", "--node-info=os=x"], "os-image"),
             (&["--nodes=1", "--ramp=0"], "between"),
+            (&["--nodes=1", "--node-ports=10250"], "FIRST-LAST"),
+            (&["--nodes=1", "--node-ports=0-9"], "FIRST-LAST"),
+            (&["--nodes=1", "--node-ports=9-8"], "FIRST-LAST"),
             (
                 &["--nodes=1", "--name-pattern=node"],
                 "no place for a number",

@@ -1,25 +1,20 @@
 //! The fleet on a terminal: a few lines, drawn over themselves.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use fleet::figures::is_ready;
 use fleet::report::{Sample, bytes, latency};
 use fleet::seat::Seats;
 
-use super::log::Log;
-use crate::output::print;
+use crate::log::Log;
+use crate::screen::Screen;
 
 /// Groups and zones that have a line of their own.
 const PLACES: usize = 12;
 
-/// Where nothing says how wide the terminal is.
-const WIDTH: usize = 80;
-
-/// What was drawn last lies this many lines above.
 pub(super) struct View {
     log: Log,
-    height: usize,
+    screen: Screen,
 }
 
 /// Nodes of one group in one zone.
@@ -34,26 +29,15 @@ type Places = BTreeMap<(String, Option<String>), Place>;
 
 impl View {
     pub(super) fn new(log: Log) -> Self {
-        Self { log, height: 0 }
+        Self {
+            log,
+            screen: Screen::default(),
+        }
     }
 
     pub(super) fn draw(&mut self, sample: &Sample, seats: &Seats) {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout());
-        let width = size.map_or(WIDTH, |size| usize::from(size.ws_col).max(20));
         let lines = screen(sample, &places(seats), &self.log.lines());
-        let mut text = String::new();
-        if self.height > 0 {
-            // Up to the first line of before, and clear from there.
-            let _ = write!(text, "\x1b[{}A\x1b[J", self.height);
-        }
-        for line in &lines {
-            // A line that wraps would spoil the count of lines.
-            text.extend(line.chars().take(width - 1));
-            text.push('\n');
-        }
-        self.height = lines.len();
-        // Whoever looked may be gone; the fleet goes on.
-        let _ = print(&text);
+        self.screen.draw(&lines);
     }
 }
 

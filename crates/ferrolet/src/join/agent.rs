@@ -208,7 +208,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), AgentError> {
 }
 
 /// What the unit's drop-in would start our program with.
-pub(super) fn command_words(root: &Path) -> Result<Vec<String>, AgentError> {
+pub(crate) fn command_words(root: &Path) -> Result<Vec<String>, AgentError> {
     let mut line = vec![
         "kubelet".to_owned(),
         format!("--bootstrap-kubeconfig={BOOTSTRAP_KUBECONFIG}"),

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::below;
 
 /// Where runtimes listen, in the order in which kubeadm looks.
-const SOCKETS: [&str; 3] = [
+pub(crate) const SOCKETS: [&str; 3] = [
     "/var/run/containerd/containerd.sock",
     "/var/run/crio/crio.sock",
     "/var/run/cri-dockerd.sock",
@@ -51,7 +51,7 @@ pub(super) fn runtime_endpoint(root: &Path, given: Option<&str>) -> Result<Strin
 }
 
 /// The machine's name, as it would be a node's.
-pub(super) fn own_name() -> String {
+pub(crate) fn own_name() -> String {
     let machine = rustix::system::uname();
     let name = machine.nodename().to_string_lossy();
     name.trim().to_lowercase()

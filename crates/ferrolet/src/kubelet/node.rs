@@ -14,10 +14,12 @@ use agent::{
 };
 use api::kubeconfig::ClientConfig;
 use config::flags::CommandLine;
+use config::gates::FeatureGates;
 use config::load::Loaded;
-use config::settings::Settings;
+use config::schema;
+use config::settings::{Origin, Settings};
 use identity::client::{Dial, Wanted};
-use identity::serving::GivenFiles;
+use identity::serving::{GivenFiles, ServingFiles};
 use images::credentials::plugins;
 use images::records::{RecordError, Records};
 use jiff::tz::TimeZone;
@@ -25,7 +27,9 @@ use linux::{LinuxHost, LinuxNet};
 use node::FlagValues;
 use prometheus::Registry;
 use resources::garbage::{Limits, LimitsError};
+use seams::SharedClock;
 use serde_json::Value;
+use server::{DoorConfig, DoorConfigError, Process};
 use thiserror::Error;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,15 +37,24 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use types::figures::Boards;
 
+use super::Log;
 use super::limits;
 use super::supervisor::Supervisor;
 use crate::connection;
+use crate::profiler::profiler;
 use crate::version;
 
 /// A node waits more than it works. Two are enough, and their number must not
 /// follow the machine's: each has its stack and its share of the allocator.
 const THREADS: usize = 2;
+/// How long a thread for blocking calls waits for the next one. With tokio's ten seconds,
+/// two calls at once left two threads for good: calls come every few seconds, and the
+/// threads take turns.
+const IDLE_THREAD: Duration = Duration::from_secs(1);
+/// How long freed memory is kept for the next time.
+const MEMORY_KEPT: Duration = Duration::from_secs(30);
 
 /// How long work that cannot be interrupted is waited for at the end.
 const LEFT_BEHIND: Duration = Duration::from_millis(100);
@@ -89,6 +102,8 @@ pub(crate) enum NodeError {
     #[error(transparent)]
     Pods(#[from] PodsConfigError),
     #[error(transparent)]
+    Door(#[from] DoorConfigError),
+    #[error(transparent)]
     Garbage(#[from] LimitsError),
     #[error("credential provider plugins: {0}")]
     Plugins(#[from] plugins::LoadError),
@@ -99,11 +114,17 @@ pub(crate) enum NodeError {
 }
 
 /// Runs the node until a signal ends it.
-pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<(), NodeError> {
-    let config = configure(line, loaded, directory)?;
+pub(crate) fn run(
+    line: &CommandLine,
+    loaded: &Loaded,
+    directory: &Path,
+    log: Log,
+) -> Result<(), NodeError> {
+    let config = configure(line, loaded, directory, log)?;
     limits::apply(&loaded.settings);
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
+        .thread_keep_alive(IDLE_THREAD)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(async {
@@ -120,6 +141,7 @@ pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Resu
                 .clone()
                 .attend(running, seams.options.clock.clone()),
         );
+        supervision.spawn(keep_little_memory(seams.options.clock.clone()));
         let node = agent::run(config, seams, started, shutdown.clone());
         let mut node = std::pin::pin!(node);
         let signal = tokio::select! {
@@ -140,7 +162,37 @@ pub(crate) fn run(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Resu
     outcome
 }
 
-fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Config, NodeError> {
+/// What came and went, like pods that start, leaves memory with the allocator.
+async fn keep_little_memory(clock: SharedClock) {
+    loop {
+        clock.sleep(MEMORY_KEPT).await;
+        linux::process::give_back_memory();
+    }
+}
+
+/// What the cluster has to know before it asks for it, as far as this build has it. The
+/// name of each is that of its gate.
+fn declared_features(gates: &FeatureGates) -> Vec<String> {
+    const OURS: [&str; 4] = [
+        "ExtendWebSocketsToKubelet",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
+        "RestartAllContainersOnContainerExits",
+    ];
+    if !gates.enabled("NodeDeclaredFeatures") {
+        return Vec::new();
+    }
+    let declared = OURS.into_iter().filter(|gate| gates.enabled(gate));
+    declared.map(str::to_owned).collect()
+}
+
+/// What an agent is given to be the node that this command line describes.
+pub(crate) fn configure(
+    line: &CommandLine,
+    loaded: &Loaded,
+    directory: &Path,
+    log: Log,
+) -> Result<Config, NodeError> {
     let settings = &loaded.settings;
     let given = |name: &str| line.text(name).filter(|text| !text.is_empty());
     let path = |name: &str| given(name).map(|text| directory.join(text));
@@ -155,8 +207,7 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
         root_directory: path("root-dir").unwrap_or_else(|| PathBuf::from("/var/lib/kubelet")),
         ignore_eviction: line.bool("experimental-allocatable-ignore-eviction") == Some(true),
         kubelet_version: version::kubelet(),
-        // None that this build really has.
-        declared_features: Vec::new(),
+        declared_features: declared_features(&loaded.gates),
     };
     let (node, notices) = node::Config::from_settings(settings, flags)?;
     for notice in notices {
@@ -177,6 +228,8 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
         },
         node,
     };
+    let serving = serving(loaded, directory, &pairs_directory, node_name.clone());
+    let shown = with_made_pair(settings, &serving);
     let pod_cidr = Some(settings.text("podCIDR")).filter(|text| !text.is_empty());
     let place = match path("kubeconfig") {
         Some(kubeconfig) => Place::Cluster(Box::new(membership(kubeconfig, node))),
@@ -187,15 +240,42 @@ fn configure(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<Co
     };
     Ok(Config {
         place,
-        serving: Some(serving(
-            loaded,
-            directory,
-            &pairs_directory,
-            node_name.clone(),
-        )),
+        serving: Some(serving),
+        door: DoorConfig::from_settings(&shown, &loaded.gates, directory, process(line, log))?,
         healthz: healthz(settings)?,
         pods,
     })
+}
+
+/// What the node's port tells of this process, and does to it.
+fn process(line: &CommandLine, log: Log) -> Process {
+    let Log { verbosity, waiting } = log;
+    let line = line.clone();
+    Process {
+        version: version::kubelet(),
+        command: std::env::args().collect(),
+        flags: Arc::new(move || {
+            let shown = config::flags::values(&line).map(|(name, value)| {
+                // Tokens are sent in headers.
+                let secret = name == "manifest-url-header" && !value.is_empty();
+                let value = if secret {
+                    "CLASSIFIED".to_owned()
+                } else {
+                    value
+                };
+                (name.to_owned(), value)
+            });
+            shown.collect()
+        }),
+        set_verbosity: Arc::new(move |level| verbosity.set(level)),
+        log: Arc::new(move || {
+            if waiting.is_blocked(jiff::Timestamp::now()) {
+                return Err("logging blocked".to_owned());
+            }
+            Ok(())
+        }),
+        profiler: profiler(),
+    }
 }
 
 fn pods(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<PodsConfig, NodeError> {
@@ -205,6 +285,11 @@ fn pods(line: &CommandLine, loaded: &Loaded, directory: &Path) -> Result<PodsCon
     let flags = PodFlags {
         records: Arc::new(Records::on_disk(&root)?),
         plugins: plugins(line, loaded, directory)?,
+        pod_resources: Some(root.join("pod-resources/kubelet.sock")),
+        runtime_group: line
+            .text("runtime-cgroups")
+            .filter(|group| !group.is_empty())
+            .map(PathBuf::from),
         root_directory: root,
         home: std::env::home_dir(),
         working: Some(directory.to_owned()),
@@ -293,9 +378,31 @@ fn serving(loaded: &Loaded, directory: &Path, pairs: &Path, host: String) -> Ser
         },
         _ => ServingSource::SelfSigned {
             host,
-            directory: pairs.to_owned(),
+            directory: Some(pairs.to_owned()),
         },
     }
+}
+
+/// The settings as `/configz` shows them: a pair that the node makes itself has a place, too.
+fn with_made_pair(settings: &Settings, serving: &ServingSource) -> Settings {
+    let mut shown = settings.clone();
+    if let ServingSource::SelfSigned {
+        directory: Some(directory),
+        ..
+    } = serving
+    {
+        let made = ServingFiles::in_directory(directory);
+        for (path, file) in [
+            ("tlsCertFile", made.certificate),
+            ("tlsPrivateKeyFile", made.key),
+        ] {
+            if let Some(field) = schema::field(path) {
+                let file = Value::from(file.display().to_string());
+                shown.set(field, file, Origin::Default);
+            }
+        }
+    }
+    shown
 }
 
 /// The override, or the machine's name; trimmed and in lower case.
@@ -313,7 +420,7 @@ fn node_name(given: Option<&str>) -> Result<String, NodeError> {
 }
 
 /// To be called inside the runtime, in which the connections will live.
-fn seams(settings: &Settings) -> Result<Seams, NodeError> {
+pub(crate) fn seams(settings: &Settings) -> Result<Seams, NodeError> {
     let options = connection::options(version::user_agent());
     let common = options.clone();
     let dial: Dial = Arc::new(move |config: &ClientConfig| {
@@ -338,6 +445,50 @@ fn seams(settings: &Settings) -> Result<Seams, NodeError> {
         net: Arc::new(LinuxNet),
         runtime: Arc::new(runtime),
         registry: Registry::new(),
+        figures: Boards::default(),
         process_id: std::process::id(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_is_declared_while_its_gate_is_on() {
+        let declared = |gates: &[(&'static str, bool)]| {
+            let gates = FeatureGates::resolve(gates.iter().copied()).unwrap();
+            declared_features(&gates)
+        };
+        let all = [
+            "ExtendWebSocketsToKubelet",
+            "InPlacePodLevelResourcesVerticalScaling",
+            "InPlacePodVerticalScalingInitContainers",
+            "RestartAllContainersOnContainerExits",
+        ];
+        assert_eq!(declared(&[]), all);
+        let without = [("RestartAllContainersOnContainerExits", false)];
+        assert_eq!(declared(&without), all[..3]);
+    }
+
+    #[test]
+    fn a_pair_that_the_node_makes_is_shown_and_one_that_the_cluster_signs_is_not() {
+        let shown = |serving: &ServingSource| {
+            let shown = with_made_pair(&Settings::default(), serving);
+            let files = ["tlsCertFile", "tlsPrivateKeyFile"];
+            files.map(|file| shown.text(file).to_owned())
+        };
+        let directory = PathBuf::from("/pki");
+        let made = ServingSource::SelfSigned {
+            host: "node".to_owned(),
+            directory: Some(directory.clone()),
+        };
+        assert_eq!(shown(&made), ["/pki/kubelet.crt", "/pki/kubelet.key"]);
+        let signed = ServingSource::Signer {
+            dns_only: false,
+            directory,
+            zone: TimeZone::UTC,
+        };
+        assert_eq!(shown(&signed), ["", ""]);
+    }
 }

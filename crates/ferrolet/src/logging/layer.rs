@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -69,6 +70,22 @@ pub(crate) struct KlogLayer<W> {
     origin: Origin,
     // Lines of several threads must not mix; it is held for one write.
     output: Mutex<W>,
+    waiting: Waiting,
+}
+
+/// Whether a line waits to be written, and since when. Clones tell the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting(Arc<AtomicI64>);
+
+/// So long nobody waits whose log is read; upstream's.
+const BLOCKED: i64 = 120;
+
+impl Waiting {
+    /// Who reads the log does not.
+    pub(crate) fn is_blocked(&self, now: Timestamp) -> bool {
+        let since = self.0.load(Ordering::Relaxed);
+        since != 0 && now.as_second() - since > BLOCKED
+    }
 }
 
 impl<W: Write> KlogLayer<W> {
@@ -78,7 +95,12 @@ impl<W: Write> KlogLayer<W> {
             verbosity,
             origin,
             output: Mutex::new(output),
+            waiting: Waiting::default(),
         }
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.waiting.clone()
     }
 
     /// Single files can have a verbosity of their own in the text format only.
@@ -138,16 +160,22 @@ impl<S: Subscriber, W: Write + Send + 'static> Layer<S> for KlogLayer<W> {
             return;
         }
         let line = self.line(&record);
+        let now = (self.origin.now)().as_second();
+        // Whoever waits longest counts: the others wait behind them.
+        let _ = self
+            .waiting
+            .0
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         // There is nowhere left to report that the log cannot be written.
         let _ = output.write_all(line.as_bytes());
+        self.waiting.0.store(0, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::Arc;
 
     use tracing::{debug, error, info, trace, warn};
     use tracing_subscriber::layer::SubscriberExt as _;

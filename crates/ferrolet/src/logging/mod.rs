@@ -21,5 +21,5 @@ mod record;
 mod text;
 mod verbosity;
 
-pub(crate) use layer::{KlogLayer, LogFormat, Origin};
+pub(crate) use layer::{KlogLayer, LogFormat, Origin, Waiting};
 pub(crate) use verbosity::{ModuleVerbosity, Verbosity};

@@ -41,13 +41,6 @@ impl Verbosity {
     }
 
     /// Changes the verbosity, from the next event on.
-    #[cfg_attr(
-        not(test),
-        expect(
-            dead_code,
-            reason = "for PUT /debug/flags/v, which the server will answer"
-        )
-    )]
     pub(crate) fn set(&self, level: u32) {
         self.0.level.store(level, Ordering::Relaxed);
         // tracing remembers for each call site whether anyone listens.

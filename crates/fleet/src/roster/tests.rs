@@ -58,7 +58,7 @@ impl Stage {
                 told.lock().unwrap().push(format!("x{name}"));
             })
         });
-        let roster = Roster::with(launch, remove, clock.clone(), PACE);
+        let roster = Roster::with(launch, remove, Addresses::new(None), clock.clone(), PACE);
         let (wanting, wanted) = watch::channel(first);
         let seats = roster.seats();
         let shutdown = CancellationToken::new();

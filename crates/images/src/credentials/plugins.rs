@@ -29,6 +29,7 @@ use thiserror::Error;
 use types::PodUid;
 
 use super::{AccountName, DockerConfig, Keyring, Login, Source, hex, matching};
+use crate::metrics::Metrics;
 use cache::{Asker, Cache};
 use protocol::{Response, ResponseError};
 
@@ -93,6 +94,7 @@ struct Runner {
     host: SharedHost,
     clock: SharedClock,
     directory: PathBuf,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Debug)]
@@ -122,7 +124,9 @@ impl Plugins {
         host: SharedHost,
         clock: SharedClock,
         accounts: Option<Accounts>,
+        metrics: Arc<Metrics>,
     ) -> Self {
+        metrics.plugin_config.set(&[&loaded.digest], 1.0);
         let plugins = loaded.providers.into_iter().map(|provider| Plugin {
             provider,
             cache: Mutex::default(),
@@ -134,6 +138,7 @@ impl Plugins {
                 host,
                 clock,
                 directory: loaded.directory,
+                metrics,
             },
             accounts,
         }
@@ -344,6 +349,22 @@ impl Plugin {
 
 impl Runner {
     async fn run(self, provider: Provider, program: Program) -> Result<Arc<Response>, PluginError> {
+        let began = self.clock.uptime();
+        let outcome = self.try_run(&provider, program).await;
+        let took = self.clock.uptime().saturating_sub(began);
+        let name = [provider.name.as_str()];
+        self.metrics.plugin_runs.took(&name, took);
+        if outcome.is_err() {
+            self.metrics.plugin_failures.inc(&name);
+        }
+        outcome
+    }
+
+    async fn try_run(
+        &self,
+        provider: &Provider,
+        program: Program,
+    ) -> Result<Arc<Response>, PluginError> {
         let run = self.host.execute(program);
         let executed = timeout(&*self.clock, LONGEST, run).await;
         let executed = executed

@@ -71,8 +71,9 @@ impl Node {
             plugins: with_plugin.then(|| {
                 let config = "/plugins.yaml".as_ref();
                 let loaded = load(&*host, config, "/bin".as_ref(), true).unwrap();
-                Plugins::new(loaded, host.clone(), clock.clone(), None)
+                Plugins::new(loaded, host.clone(), clock.clone(), None, Arc::default())
             }),
+            metrics: Arc::default(),
         };
         Self {
             images: Arc::new(Images::new(config, parts)),

@@ -82,20 +82,23 @@ impl Shelf {
         }
     }
 
+    pub(super) fn count(&self) -> Result<usize, ShelfError> {
+        match self {
+            Self::Directory(directory) => {
+                let names = whole_files(directory).map_err(failed("list", directory))?;
+                Ok(names.len())
+            }
+            Self::Memory(files) => Ok(files.len()),
+        }
+    }
+
     /// All that are whole, with their names; those of others are passed over.
     pub(super) fn all(&self) -> Result<Vec<(String, Vec<u8>)>, ShelfError> {
         let directory = match self {
             Self::Directory(directory) => directory,
             Self::Memory(files) => return Ok(files.clone().into_iter().collect()),
         };
-        let list = || -> io::Result<Vec<String>> {
-            let entries = fs::read_dir(directory)?;
-            let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-            names.collect()
-        };
-        let mut names = list().map_err(failed("list", directory))?;
-        names.retain(|name| name.starts_with(PREFIX) && !name.ends_with(BESIDE));
-        names.sort();
+        let names = whole_files(directory).map_err(failed("list", directory))?;
         let mut files = Vec::new();
         for name in names {
             let path = directory.join(&name);
@@ -116,6 +119,19 @@ impl Shelf {
             Self::Memory(_) => file_name(about),
         }
     }
+}
+
+/// Their names, in order.
+fn whole_files(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with(PREFIX) && !name.ends_with(BESIDE) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Names of images have letters that names of files cannot have.

@@ -48,11 +48,12 @@ impl Allowlist {
 }
 
 impl Verification {
-    /// `pulled_here`: not put on the machine by somebody else.
-    fn is_needed(&self, image: &str, pulled_here: bool) -> bool {
+    /// Whether a pod has to show anything for an image of which this is known.
+    pub(crate) fn is_needed(&self, image: &str, known: &Known) -> bool {
         match self {
             Self::NeverVerify => false,
-            Self::NeverVerifyPreloadedImages => pulled_here,
+            // Not what was put on the machine by somebody else.
+            Self::NeverVerifyPreloadedImages => *known != Known::Nothing,
             Self::NeverVerifyAllowlistedImages(list) => !list.has(image),
             Self::AlwaysVerify => true,
         }
@@ -97,7 +98,7 @@ pub enum Judgement<'a> {
 
 /// Judges it for `image` as the pod names it.
 pub fn judge<'a>(verification: &Verification, image: &str, known: &'a Known) -> Judgement<'a> {
-    if !verification.is_needed(image, *known != Known::Nothing) {
+    if !verification.is_needed(image, known) {
         return Judgement::Known(Verdict::Use);
     }
     let again = Judgement::Known(Verdict::PullAgain);

@@ -3,6 +3,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
+use crate::testing::beside;
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -234,4 +235,56 @@ fn a_file_that_was_cut_short_by_a_crash_is_never_seen() {
     assert!(seen(directory.path()).is_empty());
     publish(directory.path(), &wanted, NOW).unwrap();
     assert_eq!(seen(directory.path()), contents(&wanted));
+}
+
+/// A megabyte in five hundred files, as often as not half written when it is looked at.
+#[test]
+fn a_reader_never_sees_half_an_update_however_large_it_is() {
+    const KEYS: usize = 500;
+    const UPDATES: usize = 50;
+    let update = |number: usize| {
+        let content = format!("{number:06} {}", "x".repeat((1 << 20) / KEYS - 7));
+        let files = (0..KEYS).map(|key| (format!("key-{key:03}"), file(&content, 0o644)));
+        Tree {
+            files: files.collect(),
+            group: None,
+        }
+    };
+    // Twenty-five thousand files: in memory, where there is some.
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let directory = directory.unwrap();
+    let path = directory.path();
+    publish(path, &update(0), NOW).unwrap();
+    let seen = std::sync::Mutex::new(BTreeSet::new());
+    let read = || {
+        // As an application reads that wants all of one update: through one name.
+        let data = fs::read_link(path.join(DATA)).unwrap();
+        let read = |key: usize| fs::read(path.join(&data).join(format!("key-{key:03}")));
+        let all: Result<BTreeSet<Vec<u8>>, _> = (0..KEYS).map(read).collect();
+        match all {
+            Ok(all) => {
+                assert_eq!(all.len(), 1, "files of several updates");
+                let content = all.into_iter().next().unwrap();
+                assert_eq!(content.len(), (1 << 20) / KEYS, "half a file");
+                seen.lock().unwrap().insert(content[..6].to_vec());
+            }
+            // The update was replaced meanwhile, as a whole.
+            Err(cause) => assert_eq!(cause.kind(), ErrorKind::NotFound, "{cause}"),
+        }
+        // And who reads one file by its own name finds it whole, or gone by then.
+        let one = fs::read(path.join("key-250")).unwrap_or_default();
+        assert!(matches!(one.len(), 0 | 2097), "{} bytes", one.len());
+    };
+    beside(read, || {
+        for number in 1..=UPDATES {
+            assert!(publish(path, &update(number), NOW).unwrap());
+        }
+    });
+    read();
+    let last = format!("{UPDATES:06}").into_bytes();
+    assert!(
+        seen.lock().unwrap().contains(&last),
+        "the last was not seen"
+    );
+    assert_eq!(names(path).len(), 2 + KEYS);
 }

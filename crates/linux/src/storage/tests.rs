@@ -1,36 +1,15 @@
-//! Mounts need root, and are made in a mount namespace of the test's own thread:
-//! it and all that is mounted in it go with the thread.
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use nix::mount::MsFlags;
-use nix::sched::CloneFlags;
 use seams::storage::TreeFile;
 
 use super::*;
-use crate::testing::put;
+use crate::testing::{beside, exchange, privately, put};
 
 fn host() -> LinuxHost {
     LinuxHost::new(PathBuf::from("/"))
-}
-
-/// Does it where its mounts harm nobody; not at all without the right to mount.
-fn privately(test: impl FnOnce() + Send) {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not root: nothing is mounted");
-        return;
-    }
-    std::thread::scope(|scope| {
-        let outcome = scope.spawn(|| {
-            nix::sched::unshare(CloneFlags::CLONE_NEWNS).unwrap();
-            let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
-            nix::mount::mount(none, "/", none, private, none).unwrap();
-            test();
-        });
-        outcome.join().unwrap();
-    });
 }
 
 #[test]
@@ -162,6 +141,156 @@ fn a_part_that_is_not_the_volumes_is_not_mounted() {
             assert_eq!(half, wanted, "{part}: {error}");
         }
         assert!(!at.exists() && host().mounts_below(root.path()).unwrap().is_empty());
+    });
+}
+
+/// A thread of the pod's swaps a directory of the volume for a link to somewhere else,
+/// over and over, while parts of the volume are mounted.
+#[test]
+fn a_part_that_is_swapped_for_a_link_to_elsewhere_at_any_moment_never_leads_there() {
+    const TRIES: usize = 2000;
+    privately(|| {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "volume/a/b/own", "the volume's");
+        put(root.path(), "outside/b/secret", "the machine's");
+        let volume = root.path().join("volume");
+        let (link, a) = (volume.join("link"), volume.join("a"));
+        std::os::unix::fs::symlink(root.path().join("outside"), &link).unwrap();
+        let binding = || {
+            let (mut bound, mut refused) = (0, 0);
+            for _ in 0..TRIES {
+                for (number, part) in ["a", "a/b", "a/b/made"].into_iter().enumerate() {
+                    let at = root.path().join("pod/v/c").join(number.to_string());
+                    match host().bind_sub_path(&volume, part, &at) {
+                        Ok(_) => bound += 1,
+                        Err(_) => refused += 1,
+                    }
+                    let leaked = ["b/secret", "secret", "../secret"];
+                    let leaked = leaked.map(|name| at.join(name).exists());
+                    assert_eq!(leaked, [false; 3], "{part}");
+                    host().unmount(&at).unwrap();
+                }
+            }
+            println!("{bound} were mounted, {refused} refused");
+            assert!(bound > 0 && refused > 0, "the swapping met nothing");
+        };
+        beside(|| exchange(&link, &a), binding);
+        let left = fs::read_dir(root.path().join("outside/b")).unwrap();
+        assert_eq!(left.count(), 1, "nothing was made outside");
+    });
+}
+
+#[test]
+fn huge_pages_are_mounted_once_and_of_one_size() {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if !known.contains("hugetlbfs") {
+        eprintln!("a kernel without huge pages: nothing is mounted");
+        return;
+    }
+    privately(|| {
+        const SIZE: u64 = 2 << 20;
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("pages");
+        let host = host();
+        host.make_directory(&path, 0o777, 0o755).unwrap();
+        assert!(host.mount_huge_pages(&path, SIZE).unwrap());
+        assert!(!host.mount_huge_pages(&path, SIZE).unwrap());
+        let mounts = host.mounts_below(root.path()).unwrap();
+        assert_eq!(mounts.len(), 1);
+        assert_eq!(mounts[0].file_system, "hugetlbfs");
+        let error = host.mount_huge_pages(&path, SIZE << 9).unwrap_err();
+        assert!(error.to_string().contains("of 2097152 bytes"), "{error}");
+        host.unmount(&path).unwrap();
+    });
+}
+
+#[test]
+fn what_is_mounted_below_a_shared_directory_is_seen_where_it_is_mounted_too() {
+    privately(|| {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "kubelet/pods/.keep", "");
+        put(root.path(), "container/.keep", "");
+        let (kubelet, container) = (root.path().join("kubelet"), root.path().join("container"));
+        for _ in 0..2 {
+            host().make_shared(&kubelet).unwrap();
+            let mounts = host().mounts_below(root.path()).unwrap();
+            assert_eq!(mounts.len(), 1, "once");
+        }
+        let (none, bind) = (None::<&str>, MsFlags::MS_BIND);
+        nix::mount::mount(Some(&kubelet), &container, none, bind, none).unwrap();
+        host().mount_tmpfs(&kubelet.join("pods"), None).unwrap();
+        fs::write(kubelet.join("pods/late"), "").unwrap();
+        assert!(container.join("pods/late").exists());
+    });
+}
+
+#[test]
+fn whether_memory_is_kept_from_swap_is_tried_and_nothing_is_left_of_it() {
+    privately(|| {
+        let root = tempfile::tempdir().unwrap();
+        let keeps = host().keeps_from_swap(root.path());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+        let path = root.path().join("v");
+        host().make_directory(&path, 0o777, 0o755).unwrap();
+        host().mount_tmpfs(&path, None).unwrap();
+        let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        let mut lines = table.lines();
+        let line = lines.find(|line| line.contains(path.to_str().unwrap()));
+        assert_eq!(line.unwrap().contains("noswap"), keeps);
+        assert!(!host().keeps_from_swap(&path.join("absent")));
+    });
+}
+
+#[test]
+fn a_mount_that_is_in_use_is_not_unmounted_and_can_be_later() {
+    privately(|| {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("v");
+        host().make_directory(&path, 0o777, 0o755).unwrap();
+        host().mount_tmpfs(&path, None).unwrap();
+        let open = fs::File::create(path.join("file")).unwrap();
+        let error = host().unmount(&path).unwrap_err();
+        assert_eq!(error.cause.kind(), io::ErrorKind::ResourceBusy, "{error}");
+        assert!(host().remove_tree(&path).is_err(), "it is mounted");
+        assert!(path.join("file").exists());
+        drop(open);
+        host().unmount(&path).unwrap();
+        host().remove_tree(&path).unwrap();
+    });
+}
+
+#[test]
+fn a_file_system_that_is_full_keeps_the_old_tree_and_has_room_for_the_next() {
+    privately(|| {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("v");
+        host().make_directory(&path, 0o777, 0o755).unwrap();
+        host().mount_tmpfs(&path, Some(1 << 20)).unwrap();
+        let tree = |size: usize| {
+            let file = |_: usize| TreeFile {
+                content: vec![b'x'; size],
+                mode: 0o644,
+                owner: None,
+            };
+            let files = (0..4).map(|number| (format!("k{number}"), file(number)));
+            Tree {
+                files: files.collect(),
+                group: None,
+            }
+        };
+        let now = SystemTime::UNIX_EPOCH;
+        assert!(host().publish(&path, &tree(100 << 10), now).unwrap());
+        for _ in 0..3 {
+            let error = host().publish(&path, &tree(300 << 10), now).unwrap_err();
+            let words = error.in_gos_words();
+            assert!(words.starts_with("write /"), "{words}");
+            assert!(words.ends_with(": no space left on device"), "{words}");
+            assert_eq!(fs::read(path.join("k3")).unwrap().len(), 100 << 10);
+            let names = fs::read_dir(&path).unwrap().count();
+            assert_eq!(names, 2 + 4, "nothing of it is left");
+        }
+        assert!(host().publish(&path, &tree(120 << 10), now).unwrap());
+        assert_eq!(fs::read(path.join("k0")).unwrap().len(), 120 << 10);
     });
 }
 

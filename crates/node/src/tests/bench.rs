@@ -83,6 +83,7 @@ impl Bench {
                 volumes_in_use: self.volumes.subscribe(),
             },
             own_node: self.api.own_node(),
+            metrics: crate::Metrics::default(),
         };
         let (parts, outputs) = NodeParts::build(config, clients, inputs).unwrap();
         let ending = || self.shutdown.clone();

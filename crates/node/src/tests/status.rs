@@ -318,7 +318,8 @@ async fn volumes_are_free_to_be_mounted_once_the_server_knows_of_them() {
     bench
         .api
         .refuse(Method::PATCH, NODE, (500, "InternalError"), 5);
-    bench.pass(seconds(11)).await;
+    // It is told of soon, in vain.
+    bench.pass(seconds(2)).await;
     assert_eq!(*outputs.volumes_reported.borrow(), Vec::<String>::new());
     bench.pass(seconds(11)).await;
     assert_eq!(outputs.volumes_reported.borrow().join(","), volume);
@@ -326,4 +327,7 @@ async fn volumes_are_free_to_be_mounted_once_the_server_knows_of_them() {
         bench.node().unwrap()["status"]["volumesInUse"],
         json!([volume])
     );
+    bench.volumes.send_replace(Some(Vec::new()));
+    bench.pass(seconds(2)).await;
+    assert_eq!(*outputs.volumes_reported.borrow(), Vec::<String>::new());
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -14,6 +15,7 @@ use types::PodUid;
 use super::{CgroupName, Held, Layout, Limits};
 use crate::linux::{Enforcement, MIN_SHARES};
 use crate::memory_qos::Asked;
+use crate::metrics::Metrics;
 use crate::qos::QosClass;
 use crate::requests::Amounts;
 
@@ -58,6 +60,7 @@ pub struct PodCgroups {
     enforcement: Enforcement,
     /// `podPidsLimit`.
     processes: i64,
+    metrics: Arc<Metrics>,
 }
 
 impl PodCgroups {
@@ -68,11 +71,16 @@ impl PodCgroups {
         layout: Layout,
         enforcement: Enforcement,
         processes: i64,
+        metrics: Arc<Metrics>,
     ) -> Result<Self, CgroupError> {
         let facts = host.cgroup_facts().map_err(|cause| CgroupError::Look {
             path: "/".to_owned(),
             cause,
         })?;
+        metrics.version.set(match facts.version {
+            CgroupVersion::V1 => 1.0,
+            CgroupVersion::V2 => 2.0,
+        });
         Ok(Self {
             host,
             clock,
@@ -80,6 +88,7 @@ impl PodCgroups {
             facts,
             enforcement,
             processes,
+            metrics,
         })
     }
 
@@ -210,6 +219,13 @@ impl PodCgroups {
 
     /// Kills what is left in a pod's group, and removes it.
     pub async fn remove(&self, name: &CgroupName) -> Result<(), CgroupError> {
+        let began = self.clock.uptime();
+        let removed = self.try_remove(name).await;
+        self.took("destroy", began);
+        removed
+    }
+
+    async fn try_remove(&self, name: &CgroupName) -> Result<(), CgroupError> {
         let path = self.layout.path(name);
         let mut patience = PATIENCE;
         let mut attempt = 1;
@@ -250,22 +266,40 @@ impl PodCgroups {
         self.layout.pod(QosClass::of(pod), &uid)
     }
 
+    fn took(&self, operation: &str, began: Duration) {
+        let took = self.clock.uptime().saturating_sub(began);
+        self.metrics.changes.took(&[operation], took);
+    }
+
     fn make(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {
+        let began = self.clock.uptime();
+        let made = self.try_make(name, limits);
+        self.took("create", began);
+        made
+    }
+
+    fn try_make(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {
         let made = self.host.make_cgroup(&self.layout.path(name));
         made.map_err(|cause| CgroupError::Make {
             path: self.text(name),
             cause,
         })?;
-        self.write(name, limits)
+        self.write_for(name, limits, &self.enforcement.huge_page_sizes)
     }
 
     fn write_only(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {
         // No page sizes: nothing is said of huge pages.
-        self.write_for(name, limits, &[])
+        let began = self.clock.uptime();
+        let written = self.write_for(name, limits, &[]);
+        self.took("update", began);
+        written
     }
 
     fn write(&self, name: &CgroupName, limits: &Limits) -> Result<(), CgroupError> {
-        self.write_for(name, limits, &self.enforcement.huge_page_sizes)
+        let began = self.clock.uptime();
+        let written = self.write_for(name, limits, &self.enforcement.huge_page_sizes);
+        self.took("update", began);
+        written
     }
 
     /// Of huge pages, only those of these sizes are spoken of.

@@ -143,6 +143,21 @@ fn unless_gone<T>(answer: Result<T, RuntimeError>) -> Result<(), RuntimeError> {
     }
 }
 
+/// Removes a container that has ended, with its logs. `links` is `/var/log/containers`.
+pub async fn remove_dead(
+    runtime: &SharedRuntime,
+    storage: &SharedStorage,
+    links: &Path,
+    id: &str,
+) -> Result<(), RemoveError> {
+    let removal = Removal {
+        runtime,
+        storage,
+        links,
+    };
+    removal.dead_container(id, |_| false).await
+}
+
 /// Removes all that an ended pod has left, at once: its containers, its sandboxes and
 /// the directory of its logs. All containers are tried; the first error is told, and
 /// then the rest is left to [`Housekeeping`](super::Housekeeping), which is to find

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +19,8 @@ use seams::cri::{
 use seams::host::HostError;
 use seams::runtime::{Answer, Code, Runtime, RuntimeError};
 use seams::storage::{
-    Entry, GroupShare, MountPoint, PathKind, Storage, SubPathError, Tree, Work, WorkDone,
+    Bind, Entry, FileSystem, GroupShare, MountPoint, PathKind, Shared, Storage, SubPathError, Tree,
+    Usage, Work, WorkDone,
 };
 
 use super::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID, Texts};
@@ -360,7 +362,7 @@ impl Storage for TestDisk {
         unused(path)
     }
 
-    fn share(&self, path: &Path, _: GroupShare) -> Result<(), HostError> {
+    fn share(&self, path: &Path, _: GroupShare, _: &AtomicU64) -> Result<Shared, HostError> {
         unused(path)
     }
 
@@ -377,6 +379,34 @@ impl Storage for TestDisk {
     }
 
     fn has(&self, path: &Path, _: PathKind, _: bool) -> Result<bool, HostError> {
+        unused(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, HostError> {
+        unused(path)
+    }
+
+    fn bind(&self, bind: &Bind) -> Result<bool, HostError> {
+        unused(&bind.at)
+    }
+
+    fn also_mounted(&self, directory: &Path, _: &Path) -> Result<Vec<PathBuf>, HostError> {
+        unused(directory)
+    }
+
+    fn group(&self, path: &Path) -> Result<u32, HostError> {
+        unused(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<(), HostError> {
+        unused(path)
+    }
+
+    fn usage(&self, directory: &Path) -> Result<Usage, HostError> {
+        unused(directory)
+    }
+
+    fn file_system(&self, path: &Path) -> Result<FileSystem, HostError> {
         unused(path)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
@@ -18,7 +19,10 @@ use seams::host::{
     Listing, MachineFacts,
 };
 use seams::runtime::{Answer, Code};
-use seams::storage::{Entry, GroupShare, MountPoint, PathKind, SubPathError, Tree, Work, WorkDone};
+use seams::storage::{
+    Bind, Entry, FileSystem, GroupShare, MountPoint, PathKind, Shared, SubPathError, Tree, Usage,
+    Work, WorkDone,
+};
 use seams::{Host, Runtime, RuntimeError, Storage};
 use tokio::sync::{Notify, watch};
 
@@ -285,7 +289,7 @@ impl Storage for Node {
         unused(path)
     }
 
-    fn share(&self, path: &Path, _: GroupShare) -> Result<(), HostError> {
+    fn share(&self, path: &Path, _: GroupShare, _: &AtomicU64) -> Result<Shared, HostError> {
         unused(path)
     }
 
@@ -302,6 +306,34 @@ impl Storage for Node {
     }
 
     fn has(&self, path: &Path, _: PathKind, _: bool) -> Result<bool, HostError> {
+        unused(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, HostError> {
+        unused(path)
+    }
+
+    fn bind(&self, bind: &Bind) -> Result<bool, HostError> {
+        unused(&bind.at)
+    }
+
+    fn also_mounted(&self, directory: &Path, _: &Path) -> Result<Vec<PathBuf>, HostError> {
+        unused(directory)
+    }
+
+    fn group(&self, path: &Path) -> Result<u32, HostError> {
+        unused(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<(), HostError> {
+        unused(path)
+    }
+
+    fn usage(&self, directory: &Path) -> Result<Usage, HostError> {
+        unused(directory)
+    }
+
+    fn file_system(&self, path: &Path) -> Result<FileSystem, HostError> {
         unused(path)
     }
 }

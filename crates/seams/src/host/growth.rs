@@ -15,6 +15,11 @@ pub trait Growth: fmt::Debug + Send + 'static {
     /// From now on. A file that cannot be watched is not told of.
     fn watch(&mut self, file: &Path);
 
+    /// Nobody wants to hear of it any more.
+    fn forget(&mut self, file: &Path) {
+        let _ = file;
+    }
+
     /// All that were written to since they were watched, as soon as there is one.
     fn grown(&mut self) -> Grown<'_>;
 }

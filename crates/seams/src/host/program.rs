@@ -2,7 +2,14 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
+use std::pin::Pin;
+
+use futures_util::Stream;
+
+/// What a program prints, as it comes, until it has ended.
+pub type Heard = Pin<Box<dyn Stream<Item = io::Result<Vec<u8>>> + Send>>;
 
 /// What to run, and with what. It has the environment of the agent, too.
 #[derive(Clone, PartialEq, Eq)]

@@ -142,6 +142,8 @@ async fn beyond_the_most_connections_one_waits_until_another_ends() {
     }
     let mut late = port.connect().await;
     late.write_all(CHECK).await.unwrap();
+    let early = tokio::time::timeout(LIFETIME / 2, late.peek(&mut [0])).await;
+    assert!(early.is_err(), "there was room for one more");
     // Those who say nothing are let go, and the late one has its turn.
     assert!(said(&mut late).await.contains("200 OK"));
     port.end().await;

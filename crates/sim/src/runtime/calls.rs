@@ -30,12 +30,14 @@ use seams::cri::{
 use seams::runtime::{Answer, ContainerEvents};
 
 use super::container::Container;
+use super::exec::Course;
 use super::images::Name;
 use super::logs::{self, Logs};
 use super::moment::Moment;
 use super::refusal::Refusal;
 use super::state::State;
 use super::story::Pull;
+use super::streams::Wanted;
 use super::{Core, Runtime, events, exec, stats};
 use crate::faults::pass;
 
@@ -295,14 +297,16 @@ impl seams::Runtime for Runtime {
             } = request;
             let id = container_id.clone();
             let begun = self.answer("ExecSync", move |_, state, now| {
+                let token = state.next_id();
                 let container = running(state, &id, "entered")?;
-                let ran = container.ran(now).unwrap_or_default();
-                Ok(exec::run(&cmd, container.story.is_ready(ran)))
+                exec::course(&cmd, container, &token, now)
             });
-            let (lasts, answer) = begun.await?;
-            if lasts.is_zero() {
-                return Ok(answer);
-            }
+            let (lasts, answer) = match begun.await? {
+                Course::Ends { after, end } if after.is_zero() => return Ok(end),
+                Course::Ends { after, end } => (after, end),
+                // There is nothing to hear.
+                Course::Echoes => return Ok(exec::ended(0, "")),
+            };
             let ended = self.core.until(|state| {
                 let container = state.container(&container_id);
                 let runs = container.is_ok_and(Container::is_running);
@@ -323,21 +327,30 @@ impl seams::Runtime for Runtime {
         })
     }
 
-    fn exec(&self, _: ExecRequest) -> Answer<'_, ExecResponse> {
-        self.answer("Exec", |_, _, _| {
-            Err(Refusal::NoStreaming("enter a container"))
+    fn exec(&self, request: ExecRequest) -> Answer<'_, ExecResponse> {
+        self.answer("Exec", |core, state, now| {
+            running(state, &request.container_id, "entered")?;
+            let url = core.place(state, Wanted::Exec(request), now)?;
+            Ok(ExecResponse { url })
         })
     }
 
-    fn attach(&self, _: AttachRequest) -> Answer<'_, AttachResponse> {
-        self.answer("Attach", |_, _, _| {
-            Err(Refusal::NoStreaming("attach to a container"))
+    fn attach(&self, request: AttachRequest) -> Answer<'_, AttachResponse> {
+        self.answer("Attach", |core, state, now| {
+            running(state, &request.container_id, "attached to")?;
+            let url = core.place(state, Wanted::Attach(request), now)?;
+            Ok(AttachResponse { url })
         })
     }
 
-    fn port_forward(&self, _: PortForwardRequest) -> Answer<'_, PortForwardResponse> {
-        self.answer("PortForward", |_, _, _| {
-            Err(Refusal::NoStreaming("forward a port"))
+    fn port_forward(&self, request: PortForwardRequest) -> Answer<'_, PortForwardResponse> {
+        self.answer("PortForward", |core, state, now| {
+            let sandbox = state.sandbox(&request.pod_sandbox_id)?;
+            if !sandbox.is_ready() {
+                return Err(Refusal::SandboxNotReady(sandbox.id.to_string()));
+            }
+            let url = core.place(state, Wanted::PortForward(request), now)?;
+            Ok(PortForwardResponse { url })
         })
     }
 
@@ -500,7 +513,12 @@ fn network_condition(state: &State) -> RuntimeCondition {
     }
 }
 
-fn running<'a>(state: &'a State, id: &str, wanted: &'static str) -> Result<&'a Container, Refusal> {
+/// A container to do something with that only one that runs can stand.
+pub(super) fn running<'a>(
+    state: &'a State,
+    id: &str,
+    wanted: &'static str,
+) -> Result<&'a Container, Refusal> {
     let container = state.container(id)?;
     if container.is_running() {
         return Ok(container);

@@ -43,7 +43,7 @@ const AT_ONCE: u64 = 50_000;
 
 impl Log {
     /// How many lines there are after so long.
-    fn due(&self, ran: Duration) -> u64 {
+    pub(super) fn due(&self, ran: Duration) -> u64 {
         match self {
             Self::Silent => 0,
             Self::Text(text) => u64::try_from(text.lines().count()).unwrap_or(u64::MAX),
@@ -56,7 +56,7 @@ impl Log {
     }
 
     /// A line, and how long after the start it is printed.
-    fn line(&self, number: u64) -> (Duration, String) {
+    pub(super) fn line(&self, number: u64) -> (Duration, String) {
         match self {
             Self::Silent => (Duration::ZERO, String::new()),
             Self::Text(text) => {
@@ -87,6 +87,24 @@ fn lines(container: &Container, from: u64, most: u64, now: Moment) -> Vec<(Momen
     (from..until).map(line).collect()
 }
 
+/// How many lines there are by now.
+pub(super) fn count(container: &Container, now: Moment) -> u64 {
+    let ran = container.ran(now);
+    ran.map_or(0, |ran| container.story.log.due(ran))
+}
+
+/// How long it is until there is this line; `None`: there will be none.
+pub(super) fn until_line(container: &Container, number: u64, now: Moment) -> Option<Duration> {
+    let log = &container.story.log;
+    match log {
+        Log::Lines { .. } => {
+            let (after, _) = log.line(number);
+            container.ran(now).map(|ran| after.saturating_sub(ran))
+        }
+        Log::Silent | Log::Text(_) => None,
+    }
+}
+
 pub(super) fn to_lines(container: &Container, from: u64, most: u64, now: Moment) -> Vec<LogLine> {
     let lines = lines(container, from, most, now).into_iter();
     let public = lines.map(|(at, text)| LogLine {
@@ -97,7 +115,7 @@ pub(super) fn to_lines(container: &Container, from: u64, most: u64, now: Moment)
 }
 
 /// A line as CRI wants it in a file.
-fn written(at: Moment, text: &str) -> String {
+pub(super) fn written(at: Moment, text: &str) -> String {
     // Both ends of 64 bits are within the calendar.
     let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.wall));
     let at = at.unwrap_or(OffsetDateTime::UNIX_EPOCH);

@@ -16,16 +16,19 @@ mod logs;
 mod moment;
 mod net;
 mod network;
+mod printed;
 mod refusal;
 mod sandbox;
 mod state;
 mod stats;
 mod story;
+mod streams;
 #[cfg(test)]
 mod tests;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use seams::SharedClock;
@@ -34,6 +37,7 @@ use tokio::sync::{Notify, watch};
 
 pub use logs::{LogLine, Logs};
 pub use network::{NetworkError, PodNetwork};
+pub use streams::StreamsPort;
 
 use crate::faults::Faults;
 use moment::Moment;
@@ -99,6 +103,7 @@ impl Runtime {
                 clock,
                 faults,
                 changed: Arc::clone(&state.changed),
+                streams_at: OnceLock::new(),
                 state: Mutex::new(state),
             }),
         }
@@ -133,6 +138,8 @@ struct Core {
     faults: watch::Receiver<Faults>,
     /// Rings at each change of the state.
     changed: Arc<Notify>,
+    /// The port of its streams; without one they are served in memory.
+    streams_at: OnceLock<SocketAddr>,
     /// Held for one look or one change, never over a wait.
     state: Mutex<State>,
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use seams::Net;
-use seams::net::{Destination, DialError, Dialing};
+use seams::net::{Connection, Destination, DialError, Dialing};
 use serde::Deserialize;
 
 use super::Runtime;
@@ -12,6 +12,8 @@ use super::container::Container;
 use super::moment::Moment;
 use super::sandbox::Sandbox;
 use super::state::State;
+use super::streams;
+use crate::faults::RuntimeFault;
 use crate::net::{Conversation, Manner};
 
 /// Where the node writes down which ports a container has.
@@ -23,7 +25,7 @@ struct Port {
     number: u16,
 }
 
-/// The pods of this runtime are all that can be reached.
+/// The pods of this runtime are all that can be reached, and its own streaming server.
 impl Net for Runtime {
     fn dial<'a>(&'a self, to: Destination<'a>) -> Dialing<'a> {
         Box::pin(async move {
@@ -33,15 +35,31 @@ impl Net for Runtime {
                     cause: io::Error::new(io::ErrorKind::NotFound, "no such host"),
                 });
             };
+            let address = SocketAddr::new(ip, to.port);
+            if address == streams::IN_MEMORY {
+                return self
+                    .streams()
+                    .map_err(|cause| DialError::Connect { address, cause });
+            }
             let (state, now) = self.core.look();
             match listener(&state, ip, to.port, now) {
                 Some(manner) => Ok(Box::new(Conversation::new(manner)) as _),
                 None => Err(DialError::Connect {
-                    address: SocketAddr::new(ip, to.port),
+                    address,
                     cause: io::ErrorKind::ConnectionRefused.into(),
                 }),
             }
         })
+    }
+}
+
+impl Runtime {
+    /// To its streaming server, which goes down with it.
+    fn streams(&self) -> io::Result<Box<dyn Connection>> {
+        if self.core.faults.borrow().runtime == RuntimeFault::Down {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        Ok(streams::connect(&self.core))
     }
 }
 
@@ -56,19 +74,38 @@ fn listener(state: &State, ip: IpAddr, port: u16, now: Moment) -> Option<Manner>
         None => sandbox.in_host_network(),
     };
     let sandboxes: Vec<&str> = ready().filter(fits).map(|sandbox| &*sandbox.id).collect();
+    answers(state, &sandboxes, port, own.is_some(), now)
+}
+
+/// The same, for whoever is in the network of a pod.
+pub(super) fn listener_in(state: &State, sandbox: &str, port: u16, now: Moment) -> Option<Manner> {
+    let sandbox = state.sandbox(sandbox).ok()?;
+    let own = !sandbox.in_host_network();
+    answers(state, &[&sandbox.id], port, own, now)
+}
+
+/// How a program of those pods answers that has the port; where all are of one network, any
+/// may have one of which it does not tell.
+fn answers(
+    state: &State,
+    sandboxes: &[&str],
+    port: u16,
+    one_network: bool,
+    now: Moment,
+) -> Option<Manner> {
     let running = sandboxes
-        .into_iter()
+        .iter()
         .flat_map(|sandbox| state.containers_of(sandbox))
         .filter(|container| container.is_running());
     let running: Vec<&Container> = running.collect();
-    let answers = |container: &Container| {
+    let listens = |container: &Container| {
         let ran = container.ran(now)?;
         container.story.listens(ran)
     };
     let with_port = running.iter().find(|one| has_port(one, port));
     match with_port {
-        Some(container) => answers(container),
-        None if own.is_some() => running.into_iter().find_map(answers),
+        Some(container) => listens(container),
+        None if one_network => running.into_iter().find_map(listens),
         None => None,
     }
 }

@@ -46,8 +46,14 @@ pub(super) enum Refusal {
     Log { path: String, text: String },
     #[error("failed to exec in container: timeout {0:?} exceeded: context deadline exceeded")]
     TooLong(Duration),
-    #[error("the simulated runtime has no streaming yet: it cannot {0}")]
-    NoStreaming(&'static str),
+    #[error("maximum number of in-flight requests exceeded")]
+    TooManyStreams,
+    #[error(
+        "failed to exec in container: failed to start exec {id:?}: OCI runtime exec failed: exec \
+         failed: unable to start container process: exec: {program:?}: executable file not found \
+         in $PATH: unknown"
+    )]
+    NoProgram { id: String, program: String },
 }
 
 impl Refusal {
@@ -83,14 +89,15 @@ impl Refusal {
             Self::Incomplete(_) | Self::Story(_) | Self::PodCidr(_) | Self::ImageName(_) => {
                 Code::InvalidArgument
             }
-            Self::NoStreaming(_) => Code::Unimplemented,
+            Self::TooManyStreams => Code::ResourceExhausted,
             Self::TooLong(_) => Code::DeadlineExceeded,
             Self::NameTaken { .. }
             | Self::WrongState { .. }
             | Self::SandboxNotReady(_)
             | Self::Network { .. }
             | Self::Pull { .. }
-            | Self::Log { .. } => Code::Unknown,
+            | Self::Log { .. }
+            | Self::NoProgram { .. } => Code::Unknown,
         }
     }
 }

@@ -21,6 +21,7 @@ use super::network::{NetworkError, PodNetwork};
 use super::refusal::Refusal;
 use super::sandbox::Sandbox;
 use super::story::Stories;
+use super::streams::{Places, Wanted};
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -32,6 +33,7 @@ pub(super) struct State {
     containers: BTreeMap<Id, Container>,
     ids: Ids,
     network: Network,
+    places: Places,
     /// The first of what will happen by itself; in uptime.
     next_change: Option<Duration>,
 }
@@ -58,6 +60,7 @@ impl State {
                 ranges: network,
                 last: 0,
             },
+            places: Places::default(),
             next_change: None,
         }
     }
@@ -99,6 +102,25 @@ impl State {
     fn foresee(&mut self) {
         let changes = self.containers.values().filter_map(Container::next_change);
         self.next_change = changes.map(|change| change.uptime).min();
+    }
+
+    /// A name that nothing else has.
+    pub(super) fn next_id(&mut self) -> Id {
+        self.ids.next()
+    }
+
+    /// A token for streams that somebody is to come for.
+    pub(super) fn keep_place(&mut self, wanted: Wanted, now: Moment) -> Result<String, Refusal> {
+        const TOKEN: usize = 16;
+        let id = self.ids.next();
+        let token = id.get(..TOKEN).unwrap_or(&id);
+        self.places.keep(token, wanted, now)?;
+        Ok(token.to_owned())
+    }
+
+    /// What somebody has come for.
+    pub(super) fn take_place(&mut self, path: &str, token: &str, now: Moment) -> Option<Wanted> {
+        self.places.take(path, token, now)
     }
 
     pub(super) fn network_is_ready(&self) -> bool {

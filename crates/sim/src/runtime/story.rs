@@ -45,6 +45,17 @@ pub(super) struct Story {
     pub(super) memory: Curve,
     /// How it answers over the network once it is ready.
     pub(super) manner: Manner,
+    /// What becomes of commands that are not simulated.
+    pub(super) other_commands: OtherCommands,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum OtherCommands {
+    /// They say whether the container is ready.
+    #[default]
+    Probe,
+    /// They are not in the image.
+    Missing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +98,7 @@ impl Default for Story {
             cpu: Curve::flat(1),
             memory: Curve::flat(4 << 20),
             manner: Manner::Status(StatusCode::OK),
+            other_commands: OtherCommands::default(),
         }
     }
 }
@@ -145,6 +157,7 @@ impl Story {
             }
             Key::Memory => self.memory = curve(value, Quantity::value)?,
             Key::Http => self.manner = manner(value)?,
+            Key::OtherCommands => self.other_commands = other_commands(value)?,
             // Of the pod, and told before there is a container.
             Key::PullFailure | Key::PullDelay => {}
         }
@@ -258,13 +271,14 @@ enum Key {
     Cpu,
     Memory,
     Http,
+    OtherCommands,
     PullFailure,
     PullDelay,
 }
 
 const A_TIME: &str = "a time such as 500ms, 5s or 1h30m, up to a year";
 
-const KEYS: [(Key, &str, &str); 14] = [
+const KEYS: [(Key, &str, &str); 15] = [
     (
         Key::StartDelay,
         "start-delay",
@@ -295,8 +309,9 @@ const KEYS: [(Key, &str, &str); 14] = [
     (
         Key::Http,
         "http",
-        "the status of each answer, such as 404, or refused, or silent",
+        "the status of each answer, such as 404, or refused, silent or echo",
     ),
+    (Key::OtherCommands, "other-commands", "probe or missing"),
     (
         Key::PullFailure,
         "pull-failure",
@@ -397,10 +412,19 @@ fn manner(value: &str) -> Option<Manner> {
     match value {
         "refused" => Some(Manner::Refused),
         "silent" => Some(Manner::Silent),
+        "echo" => Some(Manner::Echo),
         code => {
             let code = code.parse().ok().filter(|code| (200..600).contains(code))?;
             StatusCode::from_u16(code).ok().map(Manner::Status)
         }
+    }
+}
+
+fn other_commands(value: &str) -> Option<OtherCommands> {
+    match value {
+        "probe" => Some(OtherCommands::Probe),
+        "missing" => Some(OtherCommands::Missing),
+        _ => None,
     }
 }
 
@@ -556,6 +580,23 @@ mod tests {
             ),
             (
                 "http",
+                "echo",
+                Story {
+                    manner: Manner::Echo,
+                    ..plain()
+                },
+            ),
+            (
+                "other-commands",
+                "missing",
+                Story {
+                    other_commands: OtherCommands::Missing,
+                    ..plain()
+                },
+            ),
+            ("other-commands", "probe", plain()),
+            (
+                "http",
                 "silent",
                 Story {
                     manner: Manner::Silent,
@@ -625,6 +666,7 @@ mod tests {
             ("memory", "1Mi..2Mi/0s"),
             ("http", "100"),
             ("http", "OK"),
+            ("other-commands", "yes"),
             ("pull-failure", ""),
             ("pull-delay", "x"),
         ] {

@@ -3,6 +3,9 @@
 //! one of them would be ended and made anew. One whose mirror says just what its
 //! manifest says keeps the uid that it runs under.
 //!
+//! What was kept is remembered ([`super::adopted`]): it holds as long as the manifest is the
+//! same and the pod is still there, whether or not the API server can be asked again.
+//!
 //! [`Adoption`] is pure. The first delivery of a source is held back while it is not
 //! known what runs, or, where something runs under the name of one of its pods, what
 //! the mirrors say; whoever waits for that has to give up some day.
@@ -14,6 +17,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::{Map, Value};
 use types::{PodRef, PodUid};
 
+use super::adopted::Uids;
 use crate::annotations::{
     HASH, MIRROR, SEEN, SOURCE, annotation, is_mirror, name_of, ref_of, uid_of,
 };
@@ -30,11 +34,23 @@ pub(super) struct Adoption {
     mirrors: Option<Vec<Arc<Pod>>>,
     held: BTreeMap<Source, Delivery>,
     decided: BTreeSet<Source>,
-    /// From ours to the one that it runs under.
-    uids: BTreeMap<PodUid, PodUid>,
+    uids: Uids,
 }
 
 impl Adoption {
+    /// By what an earlier agent has kept.
+    pub(super) fn remembering(uids: Uids) -> Self {
+        Self {
+            uids,
+            ..Self::default()
+        }
+    }
+
+    /// What is worth remembering.
+    pub(super) fn uids(&self) -> &Uids {
+        &self.uids
+    }
+
     /// Nothing is ever adopted, nor waited for.
     pub(super) fn off() -> Self {
         Self {
@@ -61,6 +77,11 @@ impl Adoption {
 
     /// What the runtime has.
     pub(super) fn running(&mut self, running: Running) -> Vec<Delivery> {
+        if let (None, Some(running)) = (&self.running, &running) {
+            // What went while nobody looked is not begun again under another's uid.
+            let runs = |kept: &PodUid| running.iter().any(|pod| pod.uid == *kept);
+            self.uids.retain(|_, kept| runs(kept));
+        }
         self.running = running;
         self.release()
     }
@@ -86,7 +107,8 @@ impl Adoption {
             let mut others = delivery
                 .pods
                 .iter()
-                .filter(|pod| runs_otherwise(pod, &running));
+                .filter(|pod| runs_otherwise(pod, &running))
+                .filter(|pod| !self.uids.contains_key(&uid_of(pod)));
             if others.next().is_some() && self.mirrors.is_none() {
                 self.held.insert(source, delivery);
                 continue;
@@ -272,6 +294,30 @@ mod tests {
         let other = ours(&WEB.replace("nginx", "nginx:2"));
         let later = adoption.take(delivery(Source::File, &[&other]));
         assert_eq!(uids(&later), [uid_of(&other).to_string()]);
+    }
+
+    #[test]
+    fn a_uid_that_was_kept_is_kept_again_without_the_api_server() {
+        let own = ours(WEB);
+        let remembered = Uids::from([(uid_of(&own), PodUid::new("theirs"))]);
+        let mut adoption = Adoption::remembering(remembered.clone());
+        adoption.running(Some(runs("theirs")));
+        let released = adoption.take(delivery(Source::File, &[&own]));
+        assert_eq!(uids(&released), ["theirs"]);
+        assert_eq!(*adoption.uids(), remembered);
+        // Of what has ended since, and of another manifest, nothing is left to keep.
+        let other = ours(&WEB.replace("nginx", "nginx:2"));
+        for (running, pod) in [(Arc::default(), &own), (Arc::default(), &other)] {
+            let mut adoption = Adoption::remembering(remembered.clone());
+            adoption.running(Some(running));
+            let released = adoption.take(delivery(Source::File, &[pod]));
+            assert_eq!(uids(&released), [uid_of(pod).to_string()]);
+            assert!(adoption.uids().is_empty());
+        }
+        let mut adoption = Adoption::remembering(remembered);
+        adoption.running(Some(runs("theirs")));
+        assert!(adoption.take(delivery(Source::File, &[&other])).is_empty());
+        assert!(adoption.waits_for_mirrors());
     }
 
     #[test]

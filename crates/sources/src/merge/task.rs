@@ -10,6 +10,7 @@ use tracing::{debug, warn};
 use types::desired::Desired;
 
 use super::adopt::{Adoption, Running};
+use super::adopted::AdoptedFile;
 use super::{Merge, Refused};
 use crate::delivery::{Delivery, Source};
 
@@ -28,6 +29,7 @@ pub struct Merging {
     pub api: Deliveries,
     /// What the runtime has.
     pub running: watch::Receiver<Running>,
+    pub adopted: AdoptedFile,
     pub clock: SharedClock,
     pub desired: watch::Sender<Desired>,
     /// Whom an event should be made about. What does not fit is only logged.
@@ -58,9 +60,10 @@ impl Merging {
         self.desired.send_replace(merge.desired());
         // Without an API server there are no mirrors to know others' pods by.
         let mut adoption = match &self.api {
-            Some(_) => Adoption::default(),
+            Some(_) => Adoption::remembering(self.adopted.read()),
             None => Adoption::off(),
         };
+        let mut remembered = adoption.uids().clone();
         self.running.mark_changed();
         let mut patience = None;
         loop {
@@ -81,6 +84,11 @@ impl Merging {
                     adoption.give_up()
                 }
             };
+            // Before anybody acts by it.
+            if !deliveries.is_empty() && remembered != *adoption.uids() {
+                remembered.clone_from(adoption.uids());
+                self.adopted.write(&remembered);
+            }
             for delivery in deliveries {
                 self.take(&mut merge, &delivery);
             }

@@ -1,14 +1,15 @@
 use std::time::{Duration, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
-use seams::SharedClock;
+use seams::{Host as _, SharedClock};
 use testkit::clock::TokioClock;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::testing::pod;
+use crate::testing::{TestHost, pod};
 
 fn named(uid: &str, name: &str) -> Pod {
     pod(&format!(
@@ -135,6 +136,19 @@ fn a_pod_bears_its_source_and_when_it_was_first_seen() {
     );
     assert_eq!(note(&merge, SEEN), "1970-01-01T00:00:01.500000000Z");
     assert_eq!(note(&merge, "a"), "b");
+}
+
+#[test]
+fn only_a_pod_of_the_api_that_bears_it_already_is_taken_as_it_is() {
+    for (source, wanted) in [(Source::Api, true), (Source::File, false)] {
+        let mut pod = named("u1", "web");
+        stamp(&mut pod, source, "then".to_owned());
+        let delivery = delivery(source, [pod]);
+        let mut merge = Merge::new([source]);
+        let changes = merge.take(&delivery, UNIX_EPOCH);
+        let shared = Arc::ptr_eq(&changes.added[0], &delivery.pods[0]);
+        assert_eq!(shared, wanted, "{source}");
+    }
 }
 
 #[test]
@@ -269,6 +283,25 @@ proptest! {
     }
 }
 
+fn adopted_file(host: Arc<TestHost>) -> AdoptedFile {
+    AdoptedFile {
+        host,
+        path: "/adopted".into(),
+    }
+}
+
+#[test]
+fn adopted_uids_are_read_as_they_were_written_and_what_is_broken_is_left_alone() {
+    let host = Arc::<TestHost>::default();
+    let file = adopted_file(host.clone());
+    assert!(file.read().is_empty());
+    let uids = BTreeMap::from([(PodUid::new("own"), PodUid::new("kept"))]);
+    file.write(&uids);
+    assert_eq!(file.read(), uids);
+    host.write(&file.path, b"{\"own\": 7}", 0o600).unwrap();
+    assert!(file.read().is_empty());
+}
+
 #[tokio::test]
 async fn the_task_publishes_what_sources_deliver_before_and_after_it_starts() {
     let clock: SharedClock = Arc::new(TokioClock::starting_at(UNIX_EPOCH));
@@ -284,6 +317,7 @@ async fn the_task_publishes_what_sources_deliver_before_and_after_it_starts() {
         http: None,
         api: Some(from_api),
         running: watch::channel(Some(Arc::default())).1,
+        adopted: adopted_file(Arc::default()),
         clock,
         desired,
         refused,

@@ -2,10 +2,13 @@
 //! must hold all the same: nobody's container is touched, no container is made
 //! twice, and nothing is left of pods that are gone.
 
+mod canary;
+mod held;
 mod pods;
 mod record;
 mod remains;
 mod script;
+mod worlds;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +18,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+pub use self::worlds::World;
+
+use self::canary::Canary;
 use self::pods::{Identity, Stage, UNTOUCHED, changes};
 use self::record::Record;
 use self::remains::Remains;
-use self::script::{Group, Life, Turns, lives};
+use self::script::{BETWEEN_KILLS, BETWEEN_QUICK_KILLS, Group, Life, Turns, lives};
 use crate::lab::{Agent, Daemon, Lab, Node, Runtime, Spec};
 use crate::wait;
 
@@ -27,6 +33,8 @@ const PODS_READY: Duration = Duration::from_secs(180);
 const PODS_GONE: Duration = Duration::from_secs(120);
 /// Some things wait for the minute in which the agent keeps house.
 const CLEAN: Duration = Duration::from_secs(150);
+/// By then the agent has kept house: what it did not get rid of, it cannot.
+const KEPT_HOUSE: Duration = Duration::from_secs(70);
 
 /// How much chaos, and for whom.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +42,7 @@ pub struct Plan {
     pub agent: Agent,
     pub kills: usize,
     pub seed: u64,
+    pub world: World,
 }
 
 /// What was seen, where all that must hold held.
@@ -44,6 +53,10 @@ pub struct Report {
     pods: usize,
     containers: usize,
     made_in_vain: usize,
+    /// Containers of which containerd had to be freed.
+    held: usize,
+    /// Files that were watched over.
+    watched: usize,
     /// All pods Ready, after the last kill.
     ready: Duration,
     /// All pods gone, after they were deleted; and then all that was left of them.
@@ -57,6 +70,15 @@ struct Scene {
     node: Node,
     stage: Stage,
     before: Remains,
+    canary: Canary,
+}
+
+/// What the runtime did not let go of by itself.
+#[derive(Default)]
+struct Held {
+    containers: usize,
+    /// What had happened until it was started anew.
+    record: Option<Record>,
 }
 
 /// What the chaos itself has shown.
@@ -89,12 +111,14 @@ impl Scene {
             arguments: vec!["events".to_owned()],
             ..Spec::default()
         })?;
-        let stage = Stage::make(lab.kubectl(), &node)?;
+        let canary = Canary::hatch(&node)?;
+        let stage = Stage::make(lab.kubectl(), &node, plan.world)?;
         Ok(Self {
             plan,
             node,
             stage,
             before,
+            canary,
         })
     }
 
@@ -112,9 +136,16 @@ impl Scene {
         let count = UNTOUCHED + left + 1;
         let ready = timed(&mut faults, || self.stage.wait_ready(count, PODS_READY));
         faults.extend(changes(&untouched, &self.stage.untouched()?));
+        // While pods have it, and when they are gone.
+        faults.extend(self.canary.faults(&self.node)?);
         let gone = timed(&mut faults, || self.stage.clear(PODS_GONE));
-        let clean = timed(&mut faults, || self.wait_clean());
-        let record = self.record()?;
+        let mut held = Held::default();
+        let clean = timed(&mut faults, || self.wait_clean(&mut held));
+        faults.extend(self.canary.faults(&self.node)?);
+        let record = match held.record {
+            Some(record) => record,
+            None => self.record()?,
+        };
         faults.extend(record.faults());
         ensure!(
             faults.is_empty(),
@@ -128,6 +159,8 @@ impl Scene {
             pods: record.pods(),
             containers: record.containers(),
             made_in_vain: record.made_in_vain(),
+            held: held.containers,
+            watched: self.canary.files(),
             ready,
             gone,
             clean,
@@ -150,7 +183,11 @@ impl Scene {
 
     /// Kills on this thread, pods on another.
     fn chaos(&self) -> Result<Lived> {
-        let lives = lives(self.plan.seed, self.plan.kills);
+        let between = match self.plan.world {
+            World::Pods => BETWEEN_KILLS,
+            World::Volumes => BETWEEN_QUICK_KILLS,
+        };
+        let lives = lives(self.plan.seed, self.plan.kills, between);
         let mut turns = Turns::new(self.plan.seed);
         let (over, is_over) = channel::<()>();
         let script = &mut turns;
@@ -202,13 +239,33 @@ impl Scene {
         Ok(faults)
     }
 
-    fn wait_clean(&self) -> Result<()> {
+    fn wait_clean(&self, held: &mut Held) -> Result<()> {
+        let start = Instant::now();
         wait::until("what pods left to be taken away", CLEAN, || {
             let left = Remains::take(&self.node)?.beyond(&self.before);
             if left.is_nothing() {
                 return Ok(());
             }
+            if held.containers == 0 && start.elapsed() > KEPT_HOUSE {
+                *held = self.free(&left)?;
+            }
             bail!("left behind: {left}")
+        })
+    }
+
+    /// Does what an operator would do about containers that the runtime holds: starts it anew.
+    fn free(&self, left: &Remains) -> Result<Held> {
+        let containers = held::count(&self.node, left)?;
+        if containers == 0 {
+            return Ok(Held::default());
+        }
+        // The witness does not outlive the runtime.
+        let record = self.record()?;
+        self.node.runtime().stop()?;
+        self.node.runtime().start_again()?;
+        Ok(Held {
+            containers,
+            record: Some(record),
         })
     }
 
@@ -251,6 +308,8 @@ impl fmt::Display for Report {
             pods,
             containers,
             made_in_vain,
+            held,
+            watched,
             ..
         } = self;
         writeln!(
@@ -260,8 +319,16 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             formatter,
-            "{UNTOUCHED} untouched pods as they were; no attempt twice; nothing left"
+            "{UNTOUCHED} untouched pods as they were; no attempt twice; no mount, no directory and nothing else left; the \
+             {watched} facts of the canary as they were"
         )?;
+        if *held > 0 {
+            writeln!(
+                formatter,
+                "{held} containers whose start was cut off were held by containerd until it was started anew (its \
+                 issue 11037)"
+            )?;
+        }
         write!(
             formatter,
             "all Ready {:.1?} after the last kill, all gone {:.1?} after their deletion, all clean {:.1?} later",

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::script::{Act, Group, PODS, Turn};
-use crate::lab::{BUSYBOX_IMAGE, Kubectl, Node};
+use super::worlds::{self, CLAIMS, World, pod_spec};
+use crate::lab::{Kubectl, Node};
 use crate::watch::is_ready;
 use crate::workload::Pod;
 use crate::{command, wait};
@@ -20,8 +21,6 @@ pub(super) const UNTOUCHED: usize = UNTOUCHED_BARE + UNTOUCHED_DEPLOYED;
 const _: () = assert!(UNTOUCHED + PODS == 30);
 
 const LABEL: &str = "chaos";
-/// Ends when it is told to, and never by itself.
-const SCRIPT: &str = "trap 'exit 0' TERM; sleep 1000000 & wait";
 const GOES: Duration = Duration::from_secs(60);
 
 /// A namespace with all that its pods need.
@@ -30,6 +29,7 @@ pub(super) struct Stage {
     kubectl: Kubectl,
     namespace: String,
     node: String,
+    world: World,
 }
 
 /// What must not change of a container.
@@ -40,11 +40,12 @@ pub(super) struct Identity {
 }
 
 impl Stage {
-    pub(super) fn make(kubectl: Kubectl, node: &Node) -> Result<Self> {
+    pub(super) fn make(kubectl: Kubectl, node: &Node, world: World) -> Result<Self> {
         let stage = Self {
             kubectl,
             namespace: format!("{}-{}", node.name(), std::process::id()),
             node: node.name().to_owned(),
+            world,
         };
         stage.create(&[
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": stage.namespace } }),
@@ -55,7 +56,38 @@ impl Stage {
         wait::until("the service account", Duration::from_secs(30), || {
             stage.run(&["get", "serviceaccount", "default"])
         })?;
+        if world == World::Volumes {
+            stage.make_claims()?;
+        }
         Ok(stage)
+    }
+
+    fn make_claims(&self) -> Result<()> {
+        let claim = |name: &&str| {
+            let rest = worlds::claim(&self.namespace, name);
+            self.object("v1", "PersistentVolumeClaim", name, &rest)
+        };
+        self.create(&worlds::persistent(&self.namespace, &self.node))?;
+        self.create(&CLAIMS.iter().map(claim).collect::<Vec<_>>())?;
+        wait::until("claims to be bound", Duration::from_secs(30), || {
+            let phases = "jsonpath={.items[*].status.phase}";
+            let phases = self.run(&["get", "persistentvolumeclaims", "-o", phases])?;
+            let bound = phases.split_whitespace().filter(|phase| *phase == "Bound");
+            if bound.count() == CLAIMS.len() {
+                return Ok(());
+            }
+            bail!("they are {phases}")
+        })
+    }
+
+    /// What volumes are made of becomes something else.
+    fn change(&self, turn: Turn) -> Result<()> {
+        let value = format!("{} {:?}", turn.group.name(), turn.act);
+        let map = json!({ "data": { "key": value } }).to_string();
+        self.run(&["patch", "configmap", "settings", "--type=merge", "-p", &map])?;
+        let secret = json!({ "stringData": { "key": value } }).to_string();
+        self.run(&["patch", "secret", "secret", "--type=merge", "-p", &secret])
+            .map(drop)
     }
 
     /// Makes the pods that nobody will touch.
@@ -72,6 +104,9 @@ impl Stage {
     }
 
     pub(super) fn carry_out(&self, turn: Turn) -> Result<()> {
+        if self.world == World::Volumes {
+            self.change(turn)?;
+        }
         let name = turn.group.name();
         match turn.act {
             Act::Create => self.create(&[self.group(turn.group)]),
@@ -141,7 +176,20 @@ impl Stage {
                 "" => Ok(()),
                 there => bail!("{there}"),
             }
-        })
+        })?;
+        self.remove_volumes()
+    }
+
+    /// They are in no namespace, and go with none.
+    fn remove_volumes(&self) -> Result<()> {
+        if self.world == World::Pods {
+            return Ok(());
+        }
+        let names = CLAIMS.map(|claim| worlds::volume_name(&self.namespace, claim));
+        let mut words = vec!["delete", "persistentvolume", "--ignore-not-found"];
+        words.extend(["--wait=false", "--request-timeout=5s"]);
+        words.extend(names.iter().map(String::as_str));
+        self.kubectl.run(words).map(drop)
     }
 
     fn pods(&self) -> Result<Vec<Pod>> {
@@ -160,13 +208,13 @@ impl Stage {
     }
 
     fn bare(&self, name: &str) -> Value {
-        let mut spec = pod_spec();
+        let mut spec = pod_spec(self.world);
         spec["nodeName"] = json!(self.node);
         self.object("v1", "Pod", name, &json!({ "spec": spec }))
     }
 
     fn deployment(&self, name: &str, replicas: usize) -> Value {
-        let mut spec = pod_spec();
+        let mut spec = pod_spec(self.world);
         spec["nodeSelector"] = json!({ "kubernetes.io/hostname": self.node });
         let labels = json!({ LABEL: name });
         let deployment = json!({ "spec": {
@@ -210,6 +258,7 @@ impl Drop for Stage {
             "--ignore-not-found",
             "--wait=false",
         ]);
+        let _ = self.remove_volumes();
     }
 }
 
@@ -236,30 +285,6 @@ pub(super) fn changes(
     let new = after.keys().filter(|pod| !before.contains_key(*pod));
     changes.extend(new.map(|pod| format!("untouched pod {pod} is new")));
     changes
-}
-
-fn pod_spec() -> Value {
-    let volumes = json!([
-        { "name": "disk", "emptyDir": {} },
-        { "name": "memory", "emptyDir": { "medium": "Memory" } },
-        { "name": "settings", "configMap": { "name": "settings" } },
-        { "name": "secret", "secret": { "secretName": "secret" } },
-        { "name": "token", "projected": { "sources": [
-            { "serviceAccountToken": { "path": "token", "expirationSeconds": 3600 } },
-            { "configMap": { "name": "settings" } },
-        ]}},
-    ]);
-    let names = ["disk", "memory", "settings", "secret", "token"];
-    let mounts = names.map(|name| json!({ "name": name, "mountPath": format!("/mnt/{name}") }));
-    json!({
-        "containers": [{
-            "name": "main",
-            "image": BUSYBOX_IMAGE,
-            "command": ["sh", "-c", SCRIPT],
-            "volumeMounts": mounts,
-        }],
-        "volumes": volumes,
-    })
 }
 
 #[cfg(test)]
@@ -299,18 +324,5 @@ mod tests {
                 assert!(said.contains(expected), "{after:?}: {said}");
             }
         }
-    }
-
-    #[test]
-    fn every_volume_of_a_pod_is_mounted() {
-        let spec = pod_spec();
-        let names = |list: &Value| -> Vec<Value> {
-            let items = list.as_array().into_iter().flatten();
-            items.map(|item| item["name"].clone()).collect()
-        };
-        assert_eq!(
-            names(&spec["volumes"]),
-            names(&spec["containers"][0]["volumeMounts"])
-        );
     }
 }

@@ -13,7 +13,9 @@ const REPLICAS: usize = 3;
 pub(super) const PODS: usize = BARE + DEPLOYMENTS * REPLICAS;
 
 /// Seconds from one kill to the next.
-const BETWEEN_KILLS: (f64, f64) = (0.1, 8.0);
+pub(super) const BETWEEN_KILLS: (f64, f64) = (0.1, 8.0);
+/// Where it is about what is done in a moment: mounts, updates, unmounts.
+pub(super) const BETWEEN_QUICK_KILLS: (f64, f64) = (0.1, 4.0);
 /// The most of them that the agent is away.
 const AWAY: f64 = 0.25;
 /// Seconds between two turns.
@@ -27,10 +29,10 @@ pub(super) struct Life {
 }
 
 /// When the agent is killed.
-pub(super) fn lives(seed: u64, kills: usize) -> Vec<Life> {
+pub(super) fn lives(seed: u64, kills: usize, between: (f64, f64)) -> Vec<Life> {
     let mut rng = Rng::with_seed(seed);
     let mut life = || {
-        let between = seconds(&mut rng, BETWEEN_KILLS);
+        let between = seconds(&mut rng, between);
         let away = between.mul_f64(AWAY * rng.f64());
         Life {
             lasts: between.saturating_sub(away),
@@ -144,7 +146,7 @@ mod tests {
     fn equal_seeds_make_equal_scripts_and_others_make_others() {
         let script = |seed| {
             (
-                lives(seed, 20),
+                lives(seed, 20, BETWEEN_KILLS),
                 Turns::new(seed).take(50).collect::<Vec<_>>(),
             )
         };
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn kills_are_a_tenth_of_a_second_to_eight_seconds_apart() {
-        for life in lives(3, 1000) {
+        for life in lives(3, 1000, BETWEEN_KILLS) {
             let between = life.lasts + life.away;
             assert!(between >= Duration::from_millis(99), "{life:?}");
             assert!(between <= Duration::from_secs(8), "{life:?}");

@@ -1,5 +1,6 @@
-//! The way to the API server for plays: `kubectl proxy` on a socket, and curl. A
-//! kubectl for every call would cost more than what is compared.
+//! The way to the API server for plays, and for tests that change an object often:
+//! `kubectl proxy` on a socket, and curl. A kubectl for every call would cost more than
+//! what is compared.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -14,14 +15,14 @@ use crate::lab::Lab;
 use crate::{command, wait};
 
 #[derive(Debug)]
-pub(crate) struct Api {
+pub struct Api {
     proxy: Child,
     socket: PathBuf,
 }
 
 impl Api {
     /// `name` tells those apart that are open in one process.
-    pub(crate) fn open(lab: &Lab, name: &str) -> Result<Self> {
+    pub fn open(lab: &Lab, name: &str) -> Result<Self> {
         let socket = lab
             .layout()
             .dir
@@ -42,17 +43,17 @@ impl Api {
         Ok(api)
     }
 
-    pub(crate) fn get(&self, path: &str) -> Result<Value> {
+    pub fn get(&self, path: &str) -> Result<Value> {
         self.answer(&["--request", "GET"], path, None)
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value> {
+    pub fn post(&self, path: &str, body: &Value) -> Result<Value> {
         let words = ["--header", "Content-Type: application/json"];
         self.answer(&words, path, Some(body))
     }
 
     /// A strategic merge patch.
-    pub(crate) fn patch(&self, path: &str, body: &Value) -> Result<Value> {
+    pub fn patch(&self, path: &str, body: &Value) -> Result<Value> {
         let words = [
             "--request",
             "PATCH",
@@ -62,7 +63,7 @@ impl Api {
         self.answer(&words, path, Some(body))
     }
 
-    pub(crate) fn delete(&self, path: &str, options: &Value) -> Result<Value> {
+    pub fn delete(&self, path: &str, options: &Value) -> Result<Value> {
         let words = [
             "--request",
             "DELETE",
@@ -73,7 +74,7 @@ impl Api {
     }
 
     /// A request without an end, whose answer comes in lines.
-    pub(crate) fn follow(&self, path: &str) -> Result<Child> {
+    pub fn follow(&self, path: &str) -> Result<Child> {
         self.curl(path)
             .arg("--no-buffer")
             .stdin(Stdio::null())

@@ -26,11 +26,6 @@ pub const EXPLAINED: &[Explained] = &[
         path: "event Normal DeadlineExceeded *",
         reason: "ours says it once; upstream each time that it looks while the pod ends",
     },
-    Explained {
-        scenario: "deleted-in-post-start",
-        path: "*",
-        reason: "ours gives a hook up when its pod is deleted; upstream waits for it, however long it takes",
-    },
 ];
 
 /// Which line explains a difference.

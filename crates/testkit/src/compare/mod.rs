@@ -22,6 +22,7 @@ mod story;
 mod tape;
 pub(crate) mod words;
 
+pub use self::api::Api;
 pub(crate) use self::pair::both;
 pub use self::pair::{Pair, Second};
 pub use self::run::{Outcome, Run, Verdict};

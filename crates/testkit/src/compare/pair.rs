@@ -29,6 +29,7 @@ impl Pair {
     pub fn make(lab: &Lab, name: &str, second: Second) -> Result<Self> {
         let nodes = both(second, |letter, agent| {
             let node = lab.node(&format!("{name}-{letter}"), Runtime::Containerd2)?;
+            node.start_health()?;
             node.start_agent(agent, "", &[])?;
             node.wait_ready(READY)?;
             Ok(node)

@@ -4,7 +4,8 @@
 //! show it every time. So a sequence may lack an entry of the other one that
 //! lasted less than [`MOMENT`] there, unless it is the last. A container that ran
 //! only briefly, by the runtime's clock, and its pod may have been seen running or
-//! not, however long a busy machine showed it. How often a thing was
+//! not, however long a busy machine showed it, and so may its end be if it was started
+//! again at once. How often a thing was
 //! said depends on how often its cause was met: events count as one or many, and
 //! those that a retry repeats ([`REPEATED`]) as said or not said; some
 //! ([`CHANCE`]) do not count. All else is equal or is a difference.
@@ -19,7 +20,7 @@ const MOMENT: Duration = Duration::from_millis(1500);
 
 /// Reasons of events that come again with every try: how many tries there were
 /// when the play ended is chance.
-const REPEATED: [&str; 9] = [
+const REPEATED: [&str; 13] = [
     "ErrImageNeverPull",
     "InspectFailed",
     "BackOff",
@@ -29,16 +30,27 @@ const REPEATED: [&str; 9] = [
     "Pulled",
     "Pulling",
     "FailedToRetrieveImagePullSecret",
+    "Unhealthy",
+    "ProbeWarning",
+    // Upstream now and then looks at a pod twice before it has noted that a resize is over.
+    "ResizeCompleted",
+    // One for each figure of what is used.
+    "ResizeError",
 ];
 
 /// Parts of messages that upstream says or does not say, as chance will have it.
-const CHANCE: [&str; 3] = [
+const CHANCE: [&str; 6] = [
     // A volume is tried once more when its pod was just forgotten.
     "not registered",
     // Either side may be the slower one, by a second.
     "failed to sync configmap cache: timed out waiting for the condition",
     // A pod that a rollout takes away while it begins.
     "failed to fetch token: pod",
+    // A command of a probe is under way when its pod is to end, or its container does, or
+    // it is not; and a server that ends resets its connections, or closes them.
+    "code = Canceled desc = context canceled",
+    "failed to exec in container: container is in CONTAINER_EXITED state",
+    "connection reset by peer",
 ];
 
 /// One thing that two records do not agree on.
@@ -64,7 +76,7 @@ pub(super) fn compare(first: &Record, second: &Record) -> Vec<Difference> {
         }
     }
     for key in keys(&first.events, &second.events) {
-        if CHANCE.iter().any(|chance| key.contains(chance)) {
+        if CHANCE.iter().any(|chance| key.contains(chance)) || is_premature(key, first, second) {
             continue;
         }
         let said = |record: &Record| said(key, record.events.get(key).copied());
@@ -72,6 +84,16 @@ pub(super) fn compare(first: &Record, second: &Record) -> Vec<Difference> {
     }
     compare_maps(&mut found, "print ", &first.prints, &second.prints);
     found.differences
+}
+
+/// Upstream may look at a pod between the grant of a resize and its beginning, and takes that
+/// for its end: it tells of what there was before, beside what both tell of.
+fn is_premature(key: &str, upstream: &Record, second: &Record) -> bool {
+    const COMPLETED: &str = "Normal ResizeCompleted ";
+    let both = |other: &&String| other.starts_with(COMPLETED) && second.events.contains_key(*other);
+    key.starts_with(COMPLETED)
+        && !second.events.contains_key(key)
+        && upstream.events.keys().any(|other| both(&other))
 }
 
 fn compare_pods(found: &mut Found, path: &str, first: &PodStory, second: &PodStory) {
@@ -161,25 +183,41 @@ fn compatible(first: &[Span], second: &[Span], leave: Leave) -> bool {
             _ => {}
         }
         let may_miss = |span: &Span| may_miss(span, before, leave);
-        if first.get(one).is_some_and(may_miss) || shares_a_wait(first, one) {
+        let may_lack = |spans: &[Span], index: usize| {
+            spans.get(index).is_some_and(may_miss)
+                || shares_a_wait(spans, index)
+                || leave.brief && starts_again(spans, index)
+        };
+        if may_lack(first, one) {
             open.push((one + 1, other, before));
         }
-        if second.get(other).is_some_and(may_miss) || shares_a_wait(second, other) {
+        if may_lack(second, other) {
             open.push((one, other + 1, before));
         }
     }
     false
 }
 
+/// Whether a state is the end of a container after which it was started again without a
+/// wait: how long it lasted is how long the machine took for that.
+fn starts_again(spans: &[Span], index: usize) -> bool {
+    let (Some(end), Some(next)) = (spans.get(index), spans.get(index + 1)) else {
+        return false;
+    };
+    let starts = attempt(end).is_some_and(|before| attempt(next) == Some(before + 1));
+    end.what.starts_with("terminated:") && starts
+}
+
+/// How often a container had been started again.
+fn attempt(span: &Span) -> Option<u32> {
+    let (_, count) = span.what.split_once(" restarts=")?;
+    count.parse().ok()
+}
+
 /// Whether a state is the end of a container, or its wait after a crash, and the other
 /// of the two is beside it. Upstream shows now the one and now the other for most of the
 /// wait, as its looks fall; which it is says nothing.
 fn shares_a_wait(spans: &[Span], index: usize) -> bool {
-    let attempt = |span: &Span| {
-        span.what
-            .split_once(" restarts=")
-            .map(|(_, count)| count.to_owned())
-    };
     let is_pair = |end: Option<&Span>, wait: Option<&Span>| {
         let (Some(end), Some(wait)) = (end, wait) else {
             return false;
@@ -261,6 +299,23 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_resize_that_upstream_calls_done_too_soon_is_no_difference() {
+        let record = |said: &[&str]| {
+            let key = |text: &&str| (format!("Normal ResizeCompleted of Pod p : {text}"), 1);
+            Record {
+                events: said.iter().map(key).collect(),
+                ..Record::default()
+            }
+        };
+        let both = record(&["new"]);
+        let hasty = record(&["new", "old"]);
+        assert_eq!(compare(&hasty, &both), []);
+        // Ours has no such excuse, and nobody has who tells of nothing else.
+        assert_eq!(compare(&both, &hasty).len(), 1);
+        assert_eq!(compare(&record(&["old"]), &both).len(), 2);
+    }
 
     /// `a 500, b` is `a` for half a second, then `b` for good.
     fn sequence(text: &str) -> Vec<Span> {
@@ -352,6 +407,13 @@ mod tests {
             assert_eq!(compatible(&first, &second, brief), expected, "{first:?}");
             assert!(!compatible(&first, &second, Leave::default()), "{first:?}");
         }
+        let at_once = "terminated:Error:3 restarts=0 9000, running restarts=1 9000, z";
+        let after_a_wait = "terminated:Error:3 restarts=0 9000, running restarts=2 9000, z";
+        let ran = sequence("running restarts=1 9000, z");
+        assert!(compatible(&sequence(at_once), &ran, brief));
+        assert!(!compatible(&sequence(at_once), &ran, Leave::default()));
+        let ran = sequence("running restarts=2 9000, z");
+        assert!(!compatible(&sequence(after_a_wait), &ran, brief));
         let story = PodStory {
             brief: BTreeSet::from(["main".to_owned()]),
             ..PodStory::default()

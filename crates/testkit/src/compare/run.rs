@@ -89,6 +89,12 @@ impl Verdict {
         failed.count()
     }
 
+    /// Takes out those that were not good, and says which those are.
+    fn take_failed(&mut self) -> Vec<Scenario> {
+        let failed = self.outcomes.extract_if(.., |outcome| !outcome.is_good());
+        failed.map(|outcome| outcome.scenario).collect()
+    }
+
     /// Lines of the list that explained nothing: meaningful after all scenarios.
     pub fn stale(&self) -> Vec<&'static str> {
         let used: Vec<usize> = self
@@ -115,9 +121,41 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Plays them; `tell` hears of each as it ends.
     pub fn play(&self, scenarios: &[Scenario], tell: impl Fn(&Outcome) + Sync) -> Result<Verdict> {
+        self.take(1, scenarios, tell)
+    }
+
+    /// Plays them, and those that were not good once more, one at a time: on a machine that is
+    /// too busy one side is cut short and the other is not, and that does not come again when
+    /// a scenario is alone. What differs in the second take, too, is a difference.
+    pub fn play_twice(
+        &self,
+        scenarios: &[Scenario],
+        tell: impl Fn(&Outcome) + Sync,
+    ) -> Result<Verdict> {
+        let mut verdict = self.take(1, scenarios, &tell)?;
+        let doubtful = verdict.take_failed();
+        if !doubtful.is_empty() {
+            let alone = Run {
+                pair: self.pair,
+                parallel: 1,
+            };
+            let second = alone.take(2, &doubtful, &tell)?;
+            verdict.outcomes.extend(second.outcomes);
+            verdict.took += second.took;
+        }
+        Ok(verdict)
+    }
+
+    fn take(
+        &self,
+        number: u8,
+        scenarios: &[Scenario],
+        tell: impl Fn(&Outcome) + Sync,
+    ) -> Result<Verdict> {
         let start = Instant::now();
         let api = Api::open(&self.pair.lab, "compare")?;
-        let prefix = format!("c{}", std::process::id());
+        // The namespaces of an earlier take may not be gone yet.
+        let prefix = format!("c{}-{number}", std::process::id());
         let tape = Tape::start(&api, &prefix)?;
         let house = House {
             pair: self.pair,
@@ -282,6 +320,26 @@ mod tests {
     fn of_long_texts_only_the_lines_that_differ_are_told() {
         assert_eq!(lines_of("a\nb\nc", "a\nc"), "b");
         assert_eq!(lines_of("a", "a\nb"), "a");
+    }
+
+    #[test]
+    fn those_that_were_not_good_are_taken_out_to_be_played_again() {
+        let outcome = |name, error| Outcome {
+            scenario: Scenario::new(name, "", |_| Ok(())),
+            took: Duration::ZERO,
+            differences: Vec::new(),
+            error,
+        };
+        let mut verdict = Verdict {
+            outcomes: vec![
+                outcome("good", None),
+                outcome("bad", Some(anyhow!("both fail"))),
+            ],
+            took: Duration::ZERO,
+        };
+        let again: Vec<&str> = verdict.take_failed().iter().map(|it| it.name).collect();
+        assert_eq!(again, ["bad"]);
+        assert_eq!((verdict.outcomes.len(), verdict.failed()), (1, 0));
     }
 
     #[test]

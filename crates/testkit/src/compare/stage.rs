@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::api::Api;
@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// for.
 const QUIET: Duration = Duration::from_millis(2500);
 const SETTLED: Duration = Duration::from_secs(15);
+
+/// How long the words of a container that has ended may take to its log.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What a play waited for did not come: that is an outcome, not a mistake.
 #[derive(Debug)]
@@ -118,6 +121,24 @@ impl<'a> Stage<'a> {
         self.api.post(collection, object).map(drop)
     }
 
+    /// Waits until the control plane has made something of an object.
+    pub(super) fn until_made(&self, what: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
+        wait::until(&format!("{what} to be made"), PATIENCE, || {
+            let object = self.api.get(&self.path("/api/v1", what))?;
+            ensure!(is(&object), "it is not: {}", object["status"]);
+            Ok(())
+        })
+    }
+
+    /// An object of no namespace, or a list of them.
+    pub(super) fn in_cluster(&self, path: &str) -> Result<Value> {
+        self.api.get(path)
+    }
+
+    pub(super) fn patch_in_cluster(&self, path: &str, change: &Value) -> Result<()> {
+        self.api.patch(path, change).map(drop)
+    }
+
     pub(super) fn remove_from_cluster(&self, path: &str) -> Result<()> {
         self.api.delete(path, &json!({})).map(drop)
     }
@@ -177,6 +198,13 @@ impl<'a> Stage<'a> {
         self.node.machine().run("sh", ["-c", script])
     }
 
+    /// Keeps what a script prints in the node.
+    pub(super) fn keep(&mut self, name: &str, script: &str) -> Result<()> {
+        let said = self.on_node(script)?;
+        self.prints.insert(name.to_owned(), shortened(&said));
+        Ok(())
+    }
+
     pub(super) fn write_on_node(&self, path: &str, content: &str) -> Result<()> {
         self.node.machine().write(path, content)
     }
@@ -223,6 +251,14 @@ impl<'a> Stage<'a> {
     pub(super) fn said(&self, reason: &str) -> Result<()> {
         self.until(&format!("an event {reason}"), |view| {
             view.reel.events().any(|event| event["reason"] == reason)
+        })
+    }
+
+    /// Waits until the same thing of that reason was said more than once.
+    pub(super) fn said_again(&self, reason: &str) -> Result<()> {
+        self.until(&format!("another event {reason}"), |view| {
+            let mut events = view.reel.events();
+            events.any(|event| event["reason"] == reason && event["count"].as_u64() > Some(1))
         })
     }
 
@@ -274,10 +310,22 @@ impl<'a> Stage<'a> {
             true
         })?;
         let id = id.rsplit('/').next().context("an empty id")?;
-        let said = self.node.crictl(["logs", id])?;
+        let said = self.logs(id)?;
         let key = format!("{name}/{container}");
         self.prints.insert(key, shortened(&said));
         Ok(())
+    }
+
+    /// What the runtime has of a container's words. It writes them down by itself, and its
+    /// word that the container has ended may be faster.
+    fn logs(&self, id: &str) -> Result<String> {
+        let said = wait::until("words of a container", LAST_WORDS, || {
+            let said = self.node.crictl(["logs", id])?;
+            ensure!(!said.is_empty(), "there are none");
+            Ok(said)
+        });
+        // Some have nothing to say.
+        said.or_else(|_: anyhow::Error| self.node.crictl(["logs", id]))
     }
 
     /// Makes a pod that prints and ends; keeps what it printed.
@@ -334,6 +382,15 @@ impl<'a> View<'a> {
             .find(|sighting| sighting.object["metadata"]["name"] == name)
             .filter(|sighting| !sighting.gone)
             .map(|sighting| &sighting.object)
+    }
+
+    /// Whether an event has said that, among other things.
+    pub(super) fn said(&self, text: &str) -> bool {
+        let mut events = self.reel.events();
+        events.any(|event| {
+            let message = event["message"].as_str();
+            message.is_some_and(|message| message.contains(text))
+        })
     }
 
     /// How many pods have had that name.

@@ -110,18 +110,26 @@ pub(super) fn record(
 
 fn pod_story(words: &Words, life: &[&Sighting]) -> PodStory {
     let mut story = PodStory::default();
-    let mut sequences: BTreeMap<String, Vec<(Duration, String)>> = BTreeMap::new();
+    let mut sequences: BTreeMap<String, Vec<(Duration, Option<String>)>> = BTreeMap::new();
     for sighting in life {
-        let status = &sighting.object["status"];
-        for fact in facts(status) {
+        let facts = facts(&sighting.object["status"]);
+        // A condition that is not there any more has ended, too.
+        for (topic, sequence) in &mut sequences {
+            let there = facts.iter().any(|fact| fact.topic == *topic);
+            if !there && sequence.last().is_some_and(|(_, last)| last.is_some()) {
+                sequence.push((sighting.at, None));
+            }
+        }
+        for fact in facts {
             if !fact.message.is_empty() {
                 let key = format!("{} {}", fact.topic, fact.state);
                 let message = words.normal(&fact.message);
                 story.messages.entry(key).or_default().insert(message);
             }
             let sequence = sequences.entry(fact.topic).or_default();
-            if sequence.last().is_none_or(|(_, last)| *last != fact.state) {
-                sequence.push((sighting.at, fact.state));
+            let state = Some(fact.state);
+            if sequence.last().is_none_or(|(_, last)| *last != state) {
+                sequence.push((sighting.at, state));
             }
         }
         story.gone |= sighting.gone;
@@ -139,14 +147,15 @@ fn pod_story(words: &Words, life: &[&Sighting]) -> PodStory {
     story
 }
 
-fn spans(sequence: &[(Duration, String)]) -> Vec<Span> {
+fn spans(sequence: &[(Duration, Option<String>)]) -> Vec<Span> {
     let ends = sequence.iter().skip(1).map(|(at, _)| Some(*at));
-    sequence
-        .iter()
-        .zip(ends.chain([None]))
-        .map(|((start, what), end)| Span {
-            what: what.clone(),
-            lasted: end.map(|end| end.saturating_sub(*start)),
+    let spans = sequence.iter().zip(ends.chain([None]));
+    spans
+        .filter_map(|((start, what), end)| {
+            Some(Span {
+                what: what.clone()?,
+                lasted: end.map(|end| end.saturating_sub(*start)),
+            })
         })
         .collect()
 }

@@ -26,7 +26,7 @@ impl Words {
         for (from, to) in &self.known {
             text = replace_word(&text, from, to);
         }
-        used_figure(&pull_times(&by_shape(&text)))
+        measured_figures(&pull_times(&by_shape(&text)))
     }
 }
 
@@ -144,14 +144,18 @@ fn pull_times(text: &str) -> String {
     format!("{} in DURATION (DURATION{}", &text[..start], &text[end..])
 }
 
-/// What other pods on the node asked for when one was refused.
-fn used_figure(text: &str) -> String {
-    const USED: &str = ", used: ";
-    let Some((before, after)) = text.split_once(USED) else {
-        return text.to_owned();
-    };
-    let rest = after.trim_start_matches(|letter: char| letter.is_ascii_digit());
-    format!("{before}{USED}N{rest}")
+/// What other pods on the node asked for when one was refused, and how much memory was
+/// used when it was looked at.
+fn measured_figures(text: &str) -> String {
+    const BEFORE: [&str; 2] = [", used: ", "below current usage ("];
+    BEFORE.iter().fold(text.to_owned(), |text, before| {
+        let mut parts = text.split(before);
+        let start = parts.next().unwrap_or_default().to_owned();
+        parts.fold(start, |done, part| {
+            let rest = part.trim_start_matches(|letter: char| letter.is_ascii_digit());
+            format!("{done}{before}N{rest}")
+        })
+    })
 }
 
 #[cfg(test)]
@@ -185,6 +189,10 @@ mod tests {
             ("since 2026-01-02T03:04:05.678Z", "since TIME"),
             ("took 54.3ms and 1.25s", "took DURATION and DURATION"),
             ("cpu, used: 10, capacity: 2", "cpu, used: N, capacity: 2"),
+            (
+                "limit (5) below current usage (12), limit (4) below current usage (7)",
+                "limit (5) below current usage (N), limit (4) below current usage (N)",
+            ),
             ("back-off 10s restarting", "back-off 10s restarting"),
             ("back-off 2m40s restarting", "back-off 2m40s restarting"),
             ("volume kube-api-access-x7k2p", "volume kube-api-access-X"),

@@ -49,6 +49,17 @@ impl Cgroup {
         Ok(())
     }
 
+    /// What everything in and below it has used of the CPUs, those that have ended included.
+    pub(super) fn cpu(&self) -> Result<Duration> {
+        let usage = |hierarchy: PathBuf| hierarchy.join(&self.path).join("cpuacct.usage");
+        let mut files = hierarchies()?.into_iter().map(usage);
+        let file = files.find(|file| file.exists());
+        let file = file.with_context(|| format!("nothing counts the CPU time of {}", self.path))?;
+        let nanoseconds = fs::read_to_string(&file)?.trim().parse();
+        let what = || format!("cannot understand {}", file.display());
+        Ok(Duration::from_nanos(nanoseconds.with_context(what)?))
+    }
+
     /// Ends every process in and below it, waits until they are gone, and
     /// removes it. Nothing to do is fine.
     pub(super) fn destroy(&self) -> Result<()> {

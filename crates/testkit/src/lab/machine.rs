@@ -100,6 +100,11 @@ impl Machine {
         }
     }
 
+    /// Of everything in it.
+    pub(super) fn cpu(&self) -> Result<Duration> {
+        self.cgroup.cpu()
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

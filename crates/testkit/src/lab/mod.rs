@@ -45,7 +45,7 @@ pub use self::kubectl::Kubectl;
 use self::layout::short_hash;
 pub use self::layout::{InstanceId, Layout, workspace};
 pub use self::machine::Machine;
-pub use self::node::{Agent, FERROLET, Node, Runtime};
+pub use self::node::{Agent, FERROLET, HEALTH_PORT, HEALTH_STATES, Node, Runtime};
 use crate::cargo;
 
 /// The release that the lab is pinned to, and that we are measured against.
@@ -221,6 +221,12 @@ impl Lab {
         format!("https://{}:6443", control_plane::ADDRESS)
     }
 
+    /// The image registry as the lab's machines reach it: it answers `/v2/` to anybody.
+    pub fn registry(&self) -> String {
+        let port = control_plane::REGISTRY_PORT;
+        format!("{}:{port}", control_plane::ADDRESS)
+    }
+
     /// The administrator's kubeconfig, for use on the host.
     pub fn admin_kubeconfig(&self) -> PathBuf {
         self.kubeconfig_file("admin")
@@ -354,6 +360,17 @@ impl Parts {
             tools,
         })
     }
+}
+
+/// The real kubectl for a server that is no lab's: built now, if it never was.
+pub fn kubectl(kubeconfig: &Path) -> Result<Kubectl> {
+    let layout = Layout::new(InstanceId::from_env()?)?;
+    let _lock = lock(&layout.cache.join("lock"))?;
+    let programs = programs::build(&layout)?;
+    Ok(Kubectl::new(
+        programs.join("kubectl"),
+        kubeconfig.to_path_buf(),
+    ))
 }
 
 /// Where logs of a failed test are kept.

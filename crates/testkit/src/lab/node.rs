@@ -69,6 +69,10 @@ pub struct Node {
 const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-kubelet.conf";
 const KUBELET_CONFIG: &str = "/var/lib/kubelet/config.yaml";
 
+/// See [`Node::start_health`].
+pub const HEALTH_PORT: u16 = 5051;
+pub const HEALTH_STATES: &str = "/var/lab-health";
+
 /// Where our program is in a node.
 pub const FERROLET: &str = "/opt/lab/tools/ferrolet";
 
@@ -124,6 +128,11 @@ impl Node {
 
     pub fn kubelet(&self) -> Daemon {
         self.machine.daemon("kubelet")
+    }
+
+    /// What everything on it has used of the CPUs: the agent, the runtime, containers.
+    pub fn cpu(&self) -> Result<Duration> {
+        self.machine.cpu()
     }
 
     /// Leaves it running when this value goes.
@@ -193,6 +202,24 @@ impl Node {
     /// A command of our program, to be run in the node.
     pub fn ferrolet(&self) -> Command {
         self.machine.command(FERROLET)
+    }
+
+    /// Starts a server of gRPC's health protocol on the node's own network. What it says of
+    /// a service is in the file of that name in [`HEALTH_STATES`].
+    pub fn start_health(&self) -> Result<()> {
+        let tools = cargo::build("lab-tools")?;
+        let mut tools = tools.iter();
+        let program = tools.find(|tool| tool.ends_with("lab-health"));
+        let program = program.context("there is no lab-health among the lab's tools")?;
+        let place = "/opt/lab/tools/lab-health";
+        cargo::install(program, &self.machine.file(place))?;
+        fs::create_dir_all(self.machine.root(HEALTH_STATES))?;
+        let address = format!("0.0.0.0:{HEALTH_PORT}");
+        self.machine.daemon("health").start(&Spec {
+            program: place.to_owned(),
+            arguments: vec![address, HEALTH_STATES.to_owned()],
+            ..Spec::default()
+        })
     }
 
     fn lay_down_kubelet_files(&self, config: &str) -> Result<()> {

@@ -15,15 +15,27 @@ pub struct Explained {
     pub reason: &'static str,
     /// It shows now and then: a run without it does not make the line stale.
     pub sometimes: bool,
+    /// Only numbers that are no further apart than that.
+    pub apart: Option<u64>,
 }
 
 /// The list.
-pub const EXPLAINED: &[Explained] = &[Explained {
-    spec: "static-bare",
-    path: "CreateContainer *.config.envs.*",
-    reason: "static pods do not wait until the services are known, upstream's neither: which agent knows them sooner is chance",
-    sometimes: true,
-}];
+pub const EXPLAINED: &[Explained] = &[
+    Explained {
+        spec: "static-bare",
+        path: "CreateContainer *.config.envs.*",
+        reason: "static pods do not wait until the services are known, upstream's neither: which agent knows them sooner is chance",
+        sometimes: true,
+        apart: None,
+    },
+    Explained {
+        spec: "sidecar*",
+        path: "StopContainer *.timeout",
+        reason: "a sidecar has what the others left of the grace, in whole seconds: on a busy machine they take longer, now on the one node and now on the other",
+        sometimes: true,
+        apart: Some(3),
+    },
+];
 
 /// Which line explains a difference.
 pub(super) fn explanation(spec: &str, difference: &Difference) -> Option<usize> {
@@ -31,8 +43,16 @@ pub(super) fn explanation(spec: &str, difference: &Difference) -> Option<usize> 
 }
 
 fn explained_by(list: &[Explained], spec: &str, difference: &Difference) -> Option<usize> {
-    list.iter()
-        .position(|line| matches(line.spec, spec) && matches(line.path, &difference.path))
+    list.iter().position(|line| {
+        let named = matches(line.spec, spec) && matches(line.path, &difference.path);
+        named && line.apart.is_none_or(|most| is_near(difference, most))
+    })
+}
+
+fn is_near(difference: &Difference, most: u64) -> bool {
+    let number = |text: &str| text.parse::<i64>().ok();
+    let both = number(&difference.first).zip(number(&difference.second));
+    both.is_some_and(|(first, second)| first.abs_diff(second) <= most)
 }
 
 #[cfg(test)]
@@ -46,6 +66,7 @@ mod tests {
             path: "CreateContainer *.annotations.*",
             reason: "a test",
             sometimes: false,
+            apart: None,
         }];
         let cases = [
             (
@@ -78,6 +99,31 @@ mod tests {
                 .iter()
                 .any(|before| before.spec == line.spec && before.path == line.path);
             assert!(!again, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_may_be_near_each_other_may_not_be_far_apart() {
+        let list = [Explained {
+            spec: "sidecar*",
+            path: "StopContainer *.timeout",
+            reason: "a test",
+            sometimes: true,
+            apart: Some(3),
+        }];
+        for (first, second, explained) in [
+            ("28", "27", true),
+            ("27", "30", true),
+            ("30", "2", false),
+            ("30", "–", false),
+        ] {
+            let difference = Difference {
+                path: "StopContainer near#0.timeout".to_owned(),
+                first: first.to_owned(),
+                second: second.to_owned(),
+            };
+            let found = explained_by(&list, "sidecars-two", &difference);
+            assert_eq!(found.is_some(), explained, "{first} and {second}");
         }
     }
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use api::Secret;
+use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret as ApiSecret};
 use serde_json::{Value, json};
 
@@ -21,6 +22,7 @@ fn snapshot(pod: &Pod) -> Snapshot {
     };
     let tokens = Needed::of(pod).tokens.into_iter();
     Snapshot {
+        has_api: true,
         config_maps: [
             ("c".to_owned(), Ok(Some(Arc::new(config_map)))),
             ("none".to_owned(), Ok(None)),
@@ -34,6 +36,17 @@ fn snapshot(pod: &Pod) -> Snapshot {
         tokens: tokens
             .map(|ask| (ask.clone(), Ok(token(&ask.audience))))
             .collect(),
+        trust: Needed::of(pod).trust_bundles.then(|| Ok(trust())),
+        ..Snapshot::default()
+    }
+}
+
+fn trust() -> TrustSeen {
+    let text = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n";
+    let bundle: ClusterTrustBundle = from_json(json!({"spec": {"trustBundle": text}}));
+    TrustSeen {
+        bundles: Arc::new([("b".to_owned(), bundle)].into()),
+        order: 0,
     }
 }
 
@@ -88,6 +101,31 @@ fn a_token_is_only_for_the_pods_user_or_group_if_they_are_known() {
 }
 
 #[test]
+fn certificates_to_trust_are_a_file_like_a_token() {
+    let sources = json!([{"clusterTrustBundle": {"path": "dir/t", "name": "b"}}]);
+    let wanted = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n";
+    for (security, mode, owner) in [
+        (json!({}), 0o644, None),
+        (json!({"runAsUser": 8, "fsGroup": 7}), 0o600, Some(8)),
+    ] {
+        let payload = found(&sources, &security).unwrap();
+        let file = &payload["dir/t"];
+        assert_eq!((file.mode, file.owner), (mode, owner), "{security}");
+        assert_eq!(file.content, wanted.as_bytes());
+    }
+}
+
+#[test]
+fn without_the_gate_or_an_api_server_there_is_nothing_to_trust() {
+    let sources = json!([{"clusterTrustBundle": {"path": "t", "name": "b"}}]);
+    let pod = pod(&sources, &json!({}));
+    let source: ProjectedVolumeSource = from_json(json!({"sources": sources}));
+    let error = payload(&source, &pod, &Snapshot::default(), &Allocatable::new()).unwrap_err();
+    let wanted = "ClusterTrustBundle projection is not supported in static kubelet mode";
+    assert_eq!(error.to_string(), wanted);
+}
+
+#[test]
 fn of_two_files_at_one_path_the_later_one_is_there() {
     let sources = json!([{"secret": {"name": "s"}}, {"configMap": {"name": "c", "items": [{"key": "x", "path": "x"}]}}]);
     assert_eq!(
@@ -116,14 +154,18 @@ fn all_that_is_missing_is_told_unless_it_is_optional() {
             Err("configmap references non-existent config key: y"),
         ),
         (
-            json!([{"clusterTrustBundle": {"path": "t", "name": "b"}}]),
-            Err("projections of clusterTrustBundle are not supported by this kubelet yet"),
+            json!([{"clusterTrustBundle": {"path": "t", "name": "none"}}]),
+            Err(
+                "while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io \"none\" not found",
+            ),
+        ),
+        (
+            json!([{"podCertificate": {"signerName": "s", "keyType": "ED25519", "keyPath": "k"}}]),
+            Err("projections of podCertificate are not supported by this kubelet yet"),
         ),
         (
             json!([{"secret": {"name": "unasked"}}]),
-            Err(
-                "cannot get secret \"unasked\": this kubelet has no API server (no kubeconfig was given)",
-            ),
+            Err("not supported due to running kubelet in standalone mode"),
         ),
     ];
     for (sources, wanted) in cases {

@@ -1,6 +1,11 @@
 //! On real disks. Mounts need root, and are made in a mount namespace of the
 //! test's own thread (and of the threads that it starts): they go with it.
 
+mod bad_days;
+mod claims;
+mod left_behind;
+mod parts;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::future::Future;
@@ -10,8 +15,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, UNIX_EPOCH};
 
-use api::objects::Referenced;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use api::objects::{Referenced, TrustBundles};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kube::Client;
 use nix::mount::MsFlags;
 use nix::sched::CloneFlags;
@@ -23,6 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::claims::Claims;
+use crate::objects::{ApiObjects, Trust};
 use crate::testing::{Server, from_json};
 use crate::tokens::Tokens;
 
@@ -38,6 +45,8 @@ struct Scene {
     config_maps: Referenced<ConfigMap>,
     secrets: Referenced<Secret>,
     client: Client,
+    own_node: watch::Sender<Option<Arc<Node>>>,
+    in_use: watch::Sender<Option<Vec<String>>>,
 }
 
 /// Runs a test where its mounts harm nobody; not at all without the right to mount.
@@ -75,17 +84,33 @@ fn scene() -> Scene {
         config_maps,
         secrets,
         client,
+        own_node: watch::channel(None).0,
+        in_use: watch::channel(None).0,
     }
 }
 
 impl Scene {
     /// An agent that has just started.
     fn volumes(&self) -> Volumes {
-        self.volumes_with(Objects::Api {
+        self.volumes_with(Objects::Api(Box::new(ApiObjects {
             config_maps: self.config_maps.clone(),
             secrets: self.secrets.clone(),
             tokens: Tokens::new(self.client.clone(), self.clock.clone()),
-        })
+            claims: Claims {
+                client: self.client.clone(),
+                clock: self.clock.clone(),
+                own_node: self.own_node.subscribe(),
+            },
+            trust: Some(Trust {
+                bundles: TrustBundles::new(
+                    self.client.clone(),
+                    self.clock.clone(),
+                    self.tasks.clone(),
+                    CancellationToken::new(),
+                ),
+                order: 0,
+            }),
+        })))
     }
 
     fn volumes_with(&self, objects: Objects) -> Volumes {
@@ -95,6 +120,8 @@ impl Scene {
             clock: self.clock.clone(),
             objects,
             allocatable: self.allocatable.subscribe(),
+            in_use: InUse::new(self.in_use.clone()),
+            metrics: Metrics::default(),
         })
     }
 
@@ -329,7 +356,7 @@ fn what_is_missing_is_told_and_mounted_when_it_comes() {
         assert_eq!(
             error.to_string(),
             "unmounted volumes=[config key], unattached volumes=[], failed to process volumes=[]: \
-             [configmap \"c\" not found, references non-existent secret key: other]"
+             context deadline exceeded"
         );
         assert!(
             scene.path("volumes/kubernetes.io~empty-dir/plain").is_dir(),
@@ -386,6 +413,43 @@ fn what_changes_is_published_anew() {
             "token-1"
         );
         volumes.unmount(&uid()).await.unwrap();
+    });
+}
+
+#[test]
+fn what_a_pod_is_told_of_itself_follows_the_pod() {
+    on_disks(async |scene| {
+        let volumes = scene.volumes();
+        let field = |path: &str| json!({"path": path, "fieldRef": {"fieldPath": format!("metadata.{path}")}});
+        let limit = json!({"containerName": "m", "resource": "limits.memory", "divisor": "1Mi"});
+        let among = json!([field("namespace"), field("annotations"),
+            {"path": "limit", "resourceFieldRef": limit}]);
+        let mut pod = pod(&json!([
+            {"name": "self", "downwardAPI": {"items": [field("labels"), field("name")]}},
+            {"name": "all", "projected": {"sources": [{"downwardAPI": {"items": among}}]}},
+        ]));
+        let text = |file: &str| scene.text(&format!("kubernetes.io~{file}"));
+        volumes.mount(&pod).await.unwrap();
+        let said = |pod: &Pod| volumes.said_of_itself(pod);
+        // Neither its name nor its namespace can change.
+        assert_eq!(said(&pod), ["app=\"x\"", "", "1024"]);
+        pod.metadata.labels = Some([("app".to_owned(), "y".to_owned())].into());
+        pod.metadata.annotations = Some([("note".to_owned(), "b".to_owned())].into());
+        assert_eq!(said(&pod), ["app=\"y\"", "note=\"b\"", "1024"]);
+        volumes.refresh(&pod).await.unwrap();
+        assert_eq!(text("downward-api/self/labels"), "app=\"y\"");
+        assert_eq!(text("projected/all/annotations"), "note=\"b\"");
+        // Who has no limit is limited by the node, which may have less for pods one day.
+        let less = [("memory".to_owned(), "512Mi".parse().unwrap())];
+        scene.allocatable.send_replace(Arc::new(less.into()));
+        assert_eq!(said(&pod)[2], "512");
+        volumes.refresh(&pod).await.unwrap();
+        assert_eq!(text("projected/all/limit"), "512");
+        // What no container uses is not there, and says nothing.
+        pod.spec.as_mut().unwrap().containers[0].volume_mounts = None;
+        assert!(said(&pod).is_empty());
+        volumes.unmount(&uid()).await.unwrap();
+        scene.assert_nothing_is_left();
     });
 }
 
@@ -543,7 +607,9 @@ fn a_volume_of_a_kind_that_is_not_ours_is_left_and_named() {
         assert!(!scene.path("volumes/kubernetes.io~empty-dir/plain").exists());
         let error = volumes.remove_pod(&uid()).await.unwrap_err().to_string();
         assert!(
-            error.starts_with("orphaned pod \"0a1b-2c3d\" found, but volumes are still on disk"),
+            error.starts_with(
+                "orphaned pod \"0a1b-2c3d\" found, but failed to rmdir() volume at path"
+            ),
             "{error}"
         );
         assert!(theirs.join("mount").exists());
@@ -582,13 +648,14 @@ fn kinds_that_are_not_built_are_refused_and_the_others_are_there() {
         let volumes = scene.volumes();
         let pod = pod(&json!([
             {"name": "plain", "emptyDir": {}},
-            {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "data", "nfs": {"server": "s", "path": "/"}},
         ]));
         let error = volumes.mount(&pod).await.unwrap_err();
+        assert!(error.is_unprocessed());
         assert_eq!(
             error.to_string(),
             "unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: \
-             volumes of kind persistentVolumeClaim are not supported by this kubelet yet"
+             volumes of kind nfs are not supported by this kubelet yet"
         );
         assert!(scene.path("volumes/kubernetes.io~empty-dir/plain").is_dir());
     });
@@ -610,11 +677,11 @@ fn without_an_api_server_there_are_only_volumes_that_need_none() {
         assert_eq!(volumes.mount(&plain).await.unwrap().volumes.len(), 3);
         let error = volumes.mount(&every_kind()).await.unwrap_err();
         assert_eq!(error.failures.len(), 3, "{error}");
-        let text = error.failures[0].to_string();
-        assert!(
-            text.ends_with("this kubelet has no API server (no kubeconfig was given)"),
-            "{text}"
-        );
+        let problem = |number: usize| error.failures[number].problem.to_string();
+        let wanted = "not supported due to running kubelet in standalone mode";
+        assert_eq!([problem(0), problem(1)], [wanted; 2]);
+        let wanted = "cannot setup projected volume access because kube client is not configured";
+        assert_eq!(problem(2), wanted);
         volumes.unmount(&uid()).await.unwrap();
     });
 }
@@ -641,7 +708,8 @@ fn names_that_lead_elsewhere_are_refused() {
     on_disks(async |scene| {
         let volumes = scene.volumes();
         let mut bad = pod(&json!([{"name": "..", "emptyDir": {}}]));
-        let error = volumes.mount(&bad).await.unwrap_err().to_string();
+        let error = volumes.mount(&bad).await.unwrap_err();
+        let error = error.failures[0].to_string();
         assert!(
             error.contains("\"..\" is not a name for a directory"),
             "{error}"
@@ -658,88 +726,29 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn parts_of_volumes_are_mounted_where_upstream_has_them_and_go_before_the_volumes() {
+fn certificates_to_trust_are_published_and_follow_their_bundle() {
     on_disks(async |scene| {
-        furnished(&scene);
-        let (volumes, uid) = (scene.volumes(), uid());
-        let mounted = volumes.mount(&every_kind()).await.unwrap().volumes;
-        let volume = |name: &str| mounted.iter().find(|volume| volume.name == name).unwrap();
-        let cases = [
-            ("plain", 0, "logs/today"),
-            ("fast", 1, "logs"),
-            ("config", 2, "k"),
-            ("key", 3, "key"),
-        ];
-        for (name, mount, part) in cases {
-            let bind = || volumes.bind_sub_path(&uid, volume(name), "m", mount, part);
-            let wanted = scene.path(&format!("volume-subpaths/{name}/m/{mount}"));
-            for _ in 0..2 {
-                assert_eq!(bind().await.unwrap(), wanted);
-            }
-        }
-        let part = |below: &str| scene.path("volume-subpaths").join(below);
-        assert_eq!(fs::read_to_string(part("config/m/2")).unwrap(), "one");
-        assert_eq!(fs::read_to_string(part("key/m/3")).unwrap(), "secret");
-        fs::write(part("plain/m/0/file"), "x").unwrap();
-        assert_eq!(
-            scene.text("kubernetes.io~empty-dir/plain/logs/today/file"),
-            "x"
-        );
-        let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o7777;
-        assert_eq!(mode(part("plain/m/0")), 0o777, "as the volume");
-        assert_eq!(mode(part("plain/m")), 0o750);
-
-        // An update reaches a container that starts after it.
-        scene
-            .server
-            .put("configmaps", "c", json!({"data": {"k": "two"}}));
-        volumes.changed(&uid).await;
-        volumes.refresh(&every_kind()).await.unwrap();
-        let again = volumes.bind_sub_path(&uid, volume("config"), "m", 2, "k");
-        again.await.unwrap();
-        assert_eq!(fs::read_to_string(part("config/m/2")).unwrap(), "two");
-
-        let kept = scene.root.path().join("kept");
-        fs::create_dir_all(kept.join("logs")).unwrap();
-        let machine = MountedVolume {
-            path: kept.clone(),
-            ..volume("machine").clone()
+        let bundle = |letter: &str| {
+            let text =
+                format!("-----BEGIN CERTIFICATE-----\n{letter}\n-----END CERTIFICATE-----\n");
+            (json!({"spec": {"trustBundle": text}}), text)
         };
-        let bind = volumes.bind_sub_path(&uid, &machine, "m", 4, "logs");
-        fs::write(bind.await.unwrap().join("file"), "precious").unwrap();
-        for _ in 0..2 {
-            volumes.unmount(&uid).await.unwrap();
-            scene.assert_nothing_is_left();
+        let pod = pod(&json!([{"name": "trust", "projected": {"sources": [
+            {"clusterTrustBundle": {"name": "b", "path": "ca.pem"}}
+        ]}}]));
+        let volumes = scene.volumes();
+        let error = volumes.mount(&pod).await.unwrap_err();
+        let wanted = "MountVolume.SetUp failed for volume \"trust\" : while getting ClusterTrustBundle: \
+             clustertrustbundle.certificates.k8s.io \"b\" not found";
+        assert_eq!(error.failures[0].to_string(), wanted);
+        for letter in ["QQ==", "Qg=="] {
+            let (object, text) = bundle(letter);
+            scene.server.put("clustertrustbundles", "b", object);
+            volumes.changed(&uid()).await;
+            volumes.mount(&pod).await.unwrap();
+            assert_eq!(scene.text("kubernetes.io~projected/trust/ca.pem"), text);
         }
-        let text = fs::read_to_string(kept.join("logs/file")).unwrap();
-        assert_eq!(text, "precious", "the machine's is the machine's");
-    });
-}
-
-#[test]
-fn a_part_that_cannot_be_had_is_told_in_upstreams_words_and_no_more() {
-    on_disks(async |scene| {
-        let (volumes, uid) = (scene.volumes(), uid());
-        let pod = pod(&json!([{"name": "plain", "emptyDir": {}}]));
-        let mounted = volumes.mount(&pod).await.unwrap().volumes;
-        let volume = &mounted[0];
-        std::os::unix::fs::symlink("/etc", volume.path.join("out")).unwrap();
-        let create = "failed to create subPath directory for volumeMount";
-        let prepare = "failed to prepare subPath for volumeMount";
-        let cases = [
-            ("m", "../other", create),
-            ("m", "out/new-directory", create),
-            ("m", "out", prepare),
-            ("../m", "fine", prepare),
-        ];
-        for (container, part, wanted) in cases {
-            let bind = volumes.bind_sub_path(&uid, volume, container, 0, part);
-            let error = bind.await.unwrap_err();
-            let wanted = format!("{wanted} \"plain\" of container {container:?}");
-            assert_eq!(error.to_string(), wanted, "{part}");
-        }
-        assert!(!Path::new("/etc/new-directory").exists());
-        volumes.unmount(&uid).await.unwrap();
+        volumes.unmount(&uid()).await.unwrap();
         scene.assert_nothing_is_left();
     });
 }

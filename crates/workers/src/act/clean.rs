@@ -1,22 +1,16 @@
 //! Takes away what a pod had.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use resources::garbage;
+use std::sync::Arc;
 use tracing::{debug, warn};
 
-use super::{Outcome, RETRY};
+use super::Outcome;
 use crate::objects::PodObjects;
+use crate::patience::{Verdict, after_cleaning_failed};
 use crate::slot::Slot;
 use crate::spec::spec_of;
 use crate::task::Worker;
 use crate::turns::Rank;
-
-/// What is busy is soon free: a mount that a dying process still holds.
-const SOON: Duration = Duration::from_millis(200);
-/// So often; then it is more than that.
-const SOON_TRIES: u32 = 20;
 
 impl Worker {
     /// Volumes, and what holds resources. The rest stays for those who want to know
@@ -46,18 +40,19 @@ impl Worker {
         on.images.forget(uid);
         self.objects = PodObjects::default();
         self.mounted = None;
+        self.clean_failures = 0;
         self.memory.cleaned = true;
         debug!(pod = %self.pod, "the pod has nothing any more");
         Outcome::Done
     }
 
     fn not_clean(&mut self, problem: &str) -> Outcome {
-        self.clean_failures += 1;
-        if self.clean_failures <= SOON_TRIES {
-            return Outcome::Failed(SOON);
+        self.clean_failures = self.clean_failures.saturating_add(1);
+        let Verdict { tell, pause } = after_cleaning_failed(self.clean_failures);
+        if tell {
+            warn!(pod = %self.pod, err = problem, "what the pod had cannot be taken away, will try again");
         }
-        warn!(pod = %self.pod, err = problem, "what the pod had cannot be taken away, will try again");
-        Outcome::Failed(self.on.spread(RETRY))
+        Outcome::Failed(pause)
     }
 
     /// What is left of it in the runtime and on the disk.

@@ -170,6 +170,9 @@ impl Worker {
                 ran = &mut hook => ran?,
                 () = clock.sleep(left) => {
                     debug!(pod = %self.pod, container = doomed.container.name, "a preStop hook takes longer than the grace");
+                    if handler.sleep.is_some() {
+                        self.on.metrics.sleeps_cut.inc();
+                    }
                     // One that only sleeps does not end with its container.
                     overdue = Some(hook).filter(|_| handler.sleep.is_none());
                 }
@@ -248,7 +251,10 @@ impl Worker {
             Some(Err(error)) => {
                 warn!(pod = %self.pod, container = name, %error, "a preStop hook failed");
             }
-            None if handler.sleep.is_some() => return Err(NotEnded::Cut),
+            None if handler.sleep.is_some() => {
+                self.on.metrics.sleeps_cut.inc();
+                return Err(NotEnded::Cut);
+            }
             None => warn!(pod = %self.pod, container = name, "a preStop hook was cut short"),
         }
         // Not what it said: there may be secrets in it.
@@ -317,6 +323,7 @@ impl Worker {
     /// Upstream means to tell users, too, but its recorder drops what is about a whole pod.
     fn note_plain_words(&self, container: &str, ran: &Ran) {
         if let Some(host) = &ran.without_tls {
+            self.on.metrics.plain_hooks.inc();
             warn!(pod = %self.pod, container, host, "request to HTTPS lifecycle hook got HTTP response, retry with HTTP succeeded");
         }
     }

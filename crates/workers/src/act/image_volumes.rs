@@ -28,10 +28,11 @@ pub(super) fn missing_image<'a>(
 }
 
 /// What the runtime is to mount.
-fn mounted(pod: &Pod, reference: &str, image_ref: String) -> ImageSpec {
+fn mounted(pod: &Pod, reference: &str, image_ref: String, handler: &str) -> ImageSpec {
     ImageSpec {
         image: image_ref,
         user_specified_image: reference.to_owned(),
+        runtime_handler: handler.to_owned(),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         ..ImageSpec::default()
     }
@@ -58,14 +59,15 @@ impl Worker {
                 policy: PullPolicy::read(image.pull_policy.as_deref()),
                 pull_secrets: &pull_secrets(pod, &scene.found),
                 sandbox: &scene.sandbox,
-                runtime_handler: "",
+                runtime_handler: &scene.image_handler,
                 service_account: spec.service_account_name.as_deref().unwrap_or_default(),
             };
             let ensured = tokio::select! {
                 ensured = on.images.ensure(&request, &say) => ensured,
                 () = self.cut(scene.slot) => return None,
             };
-            let ensured = ensured.map(|it| mounted(pod, reference, it.image_ref));
+            let handler = &scene.image_handler;
+            let ensured = ensured.map(|it| mounted(pod, reference, it.image_ref, handler));
             pulled.insert(volume.name.clone(), ensured);
         }
         Some(pulled)
@@ -129,9 +131,10 @@ mod tests {
     fn the_runtime_is_told_what_the_pod_calls_the_image_and_what_it_is() {
         let pod = json!({"metadata": {"annotations": {"a": "b"}}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        let spec = mounted(&pod, "r.io/data:1", "sha256:1".to_owned());
+        let spec = mounted(&pod, "r.io/data:1", "sha256:1".to_owned(), "vm");
         assert_eq!(spec.image, "sha256:1");
         assert_eq!(spec.user_specified_image, "r.io/data:1");
         assert_eq!(spec.annotations["a"], "b");
+        assert_eq!(spec.runtime_handler, "vm");
     }
 }

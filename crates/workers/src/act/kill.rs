@@ -5,7 +5,8 @@ use std::time::Duration;
 use api::events::Severity;
 use futures_util::future::join_all;
 use seams::cri;
-use tracing::info;
+use tracing::{info, warn};
+use types::PodUid;
 use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
 use super::end::{Doomed, NotEnded, Order};
@@ -40,10 +41,11 @@ impl Worker {
         let mut outcome = Outcome::Done;
         for (kill, ended) in kills.into_iter().zip(outcomes) {
             // Whatever the answer: it may have ended all the same.
-            self.memory.replaced.insert(kill.id);
+            if kill.again {
+                self.memory.replaced.insert(kill.id);
+            }
             if let Err(error) = ended {
-                let message = format!("error killing pod: {error}");
-                self.on.telling.warning(&slot.pod, "FailedKillPod", message);
+                warn!(pod = %self.pod, container = kill.container, %error, "a container is not ended, will try again");
                 outcome = Outcome::Failed(self.on.spread(RETRY));
             }
         }
@@ -84,21 +86,23 @@ impl Worker {
         if ended.contains(&Err(NotEnded::Cut)) {
             return Outcome::Cut;
         }
-        let ended: Result<(), NotEnded> = ended.into_iter().collect();
-        let work = async {
-            ended.map_err(|error| error.to_string())?;
-            self.stop_sandboxes(slot, observed).await
-        };
-        let done = tokio::select! {
-            done = work => done,
+        // Those of which a container would not end are stopped, too: the runtime may know
+        // a way then.
+        let stopped = tokio::select! {
+            stopped = self.stop_sandboxes(slot, observed) => stopped,
             () = self.cut(slot) => return Outcome::Cut,
         };
-        if let Err(error) = done {
-            let message = format!("error killing pod: {error}");
+        let containers = running.iter().map(|one| one.name.as_str()).zip(&ended);
+        let Some(problem) = not_killed(containers, &self.pod.uid, &stopped) else {
+            return Outcome::Done;
+        };
+        if why == PodKill::Ending {
+            let message = format!("error killing pod: {problem}");
             self.on.telling.warning(&slot.pod, "FailedKillPod", message);
-            return Outcome::Failed(self.on.spread(RETRY));
+        } else {
+            warn!(pod = %self.pod, ?why, problem, "the pod is not ended, will try again");
         }
-        Outcome::Done
+        Outcome::Failed(self.on.spread(RETRY))
     }
 
     /// A container by its name and id.
@@ -132,8 +136,10 @@ impl Worker {
         ended
     }
 
+    /// All of them, whatever becomes of one; the last failure is told.
     async fn stop_sandboxes(&self, slot: &Slot, observed: &ObservedPod) -> Result<(), String> {
         let on = &self.on;
+        let mut outcome = Ok(());
         for sandbox in &observed.sandboxes {
             let turn = on.turns.take(self.rank(slot)).await;
             let request = cri::StopPodSandboxRequest {
@@ -144,10 +150,10 @@ impl Worker {
             if let Err(error) = stopped
                 && !error.is_not_found()
             {
-                return Err(format!("failed to stop sandbox: {}", grpc(&error)));
+                outcome = Err(grpc(&error));
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Once for each container, however often it takes.
@@ -165,5 +171,57 @@ impl Worker {
             "Killing",
             message,
         );
+    }
+}
+
+/// What is left of a pod that was to be ended, in upstream's words.
+fn not_killed<'a>(
+    containers: impl Iterator<Item = (&'a str, &'a Result<(), NotEnded>)>,
+    uid: &PodUid,
+    sandboxes: &Result<(), String>,
+) -> Option<String> {
+    let mut problems: Vec<String> = containers
+        .filter_map(|(name, ended)| match ended {
+            Err(NotEnded::Refused(cause)) => Some(format!(
+                "failed to \"KillContainer\" for {name:?} with KillContainerError: {cause:?}"
+            )),
+            Err(NotEnded::Cut) | Ok(()) => None,
+        })
+        .collect();
+    if let Err(cause) = sandboxes {
+        let uid = uid.as_str();
+        problems.push(format!(
+            "failed to \"KillPodSandbox\" for {uid:?} with KillPodSandboxError: {cause:?}"
+        ));
+    }
+    match problems.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ended_is_told_in_upstreams_words() {
+        let refused = || Err(NotEnded::Refused("no \"way\"".to_owned()));
+        let of_a = r#"failed to "KillContainer" for "a" with KillContainerError: "no \"way\"""#;
+        let of_pod = r#"failed to "KillPodSandbox" for "u-1" with KillPodSandboxError: "busy""#;
+        let busy = || Err("busy".to_owned());
+        let cases = [
+            (Ok(()), Ok(()), None),
+            (refused(), Ok(()), Some(of_a.to_owned())),
+            (Ok(()), busy(), Some(of_pod.to_owned())),
+            (refused(), busy(), Some(format!("[{of_a}, {of_pod}]"))),
+        ];
+        for (container, sandboxes, expected) in cases {
+            let both = [("a", &container), ("b", &Ok(()))];
+            let uid = PodUid::new("u-1");
+            let problem = not_killed(both.into_iter(), &uid, &sandboxes);
+            assert_eq!(problem, expected);
+        }
     }
 }

@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tracing::warn;
+use types::observed::{ContainerState, ObservedPod};
+use volumes::ownership::IN_PROGRESS;
 
 use super::{Outcome, RETRY};
+use crate::patience::{Failure, Mounting};
+use crate::plan::PodKill;
 use crate::slot::Slot;
 use crate::spec::{spec_of, uses_host_network};
 use crate::task::Worker;
@@ -13,14 +17,8 @@ use crate::task::Worker;
 /// While the node has no network, pods are looked at again after that.
 const NO_NETWORK: Duration = Duration::from_secs(1);
 
-/// After volumes could not be set up: doubled from the first to the last.
-const FIRST_MOUNT_RETRY: Duration = Duration::from_millis(500);
-const LAST_MOUNT_RETRY: Duration = Duration::from_secs(122);
-/// When people are told that a pod waits for its volumes.
-const MOUNT_PATIENCE: Duration = Duration::from_secs(123);
-
 impl Worker {
-    pub(super) async fn prepare(&mut self, slot: &Slot) -> Outcome {
+    pub(super) async fn prepare(&mut self, slot: &Slot, observed: &ObservedPod) -> Outcome {
         let pod = &slot.pod;
         let on = Arc::clone(&self.on);
         let view = Arc::clone(&on.node.borrow());
@@ -32,7 +30,13 @@ impl Worker {
             return Outcome::Failed(on.spread(NO_NETWORK));
         }
         if let Some(cgroups) = &on.cgroups {
-            let there = cgroups.has(pod).unwrap_or_default();
+            let there = cgroups.has(pod);
+            if matches!(there, Ok(false)) && has_running_container(observed) {
+                // It was begun with another driver or below another root: it is nobody's there.
+                let why = PodKill::OutsideItsCgroup;
+                return self.kill_pod(slot, observed, slot.own_grace(), why).await;
+            }
+            let there = there.unwrap_or_default();
             if let Err(error) = cgroups.ensure(pod) {
                 let message = format!("unable to ensure pod container exists: {error}");
                 on.telling.warning(pod, "FailedCreatePodContainer", message);
@@ -44,7 +48,9 @@ impl Worker {
             }
             self.read_cgroup(slot);
         }
-        let mounting = on.volumes.mount(pod);
+        let said_of_itself = on.volumes.said_of_itself(pod);
+        let tell = |message: String| on.telling.warning(pod, IN_PROGRESS, message);
+        let mounting = on.volumes.mount_and_tell(pod, &tell);
         let mounted = tokio::select! {
             mounted = mounting => mounted,
             () = self.cut(slot) => return Outcome::Cut,
@@ -52,8 +58,10 @@ impl Worker {
         match mounted {
             Ok(mut mounted) => {
                 mounted.refresh_at = self.not_at_once(mounted.refresh_at);
+                self.tell_notices(slot, &mounted.notices);
                 self.mounted = Some(mounted);
-                self.mount_failures = None;
+                self.said_of_itself = said_of_itself;
+                self.mounting = Mounting::default();
                 self.memory.prepared = true;
                 Outcome::Done
             }
@@ -62,22 +70,34 @@ impl Worker {
     }
 
     fn volumes_failed(&mut self, slot: &Slot, error: &volumes::MountError) -> Outcome {
-        let on = &self.on;
-        for failure in &error.failures {
-            let message = failure.to_string();
-            on.telling.warning(&slot.pod, "FailedMount", message);
+        let on = Arc::clone(&self.on);
+        self.tell_notices(slot, &error.notices);
+        let mut failure = Failure {
+            unprocessed: error.is_unprocessed(),
+            tried: false,
+        };
+        let failures = error.failures.iter();
+        for one in failures.filter(|one| !one.problem.is_unprocessed()) {
+            failure.tried = true;
+            if !one.problem.is_awaited() {
+                let message = one.to_string();
+                on.telling.warning(&slot.pod, "FailedMount", message);
+            }
         }
-        let now = on.clock.uptime();
-        let (count, since) = self.mount_failures.unwrap_or((0, now));
-        let mut since = since;
-        if now.saturating_sub(since) >= MOUNT_PATIENCE {
+        let (now, again) = (on.clock.uptime(), on.spread(RETRY));
+        let verdict = self.mounting.failed(failure, now, again);
+        if verdict.tell {
             let message = format!("Unable to attach or mount volumes: {error}");
             on.telling.warning(&slot.pod, "FailedMount", message);
-            since = now;
         }
-        self.mount_failures = Some((count.saturating_add(1), since));
-        let pause = FIRST_MOUNT_RETRY * 2_u32.saturating_pow(count.min(8));
-        Outcome::Failed(pause.min(LAST_MOUNT_RETRY))
+        Outcome::Failed(verdict.pause)
+    }
+
+    fn tell_notices(&self, slot: &Slot, notices: &[volumes::Notice]) {
+        for notice in notices {
+            let message = notice.message.clone();
+            self.on.telling.warning(&slot.pod, notice.reason, message);
+        }
     }
 
     /// What was made anew is not made anew at once, whatever a clock that is ahead of
@@ -87,9 +107,17 @@ impl Worker {
         refresh_at.map(|at| at.max(least))
     }
 
+    /// Whether the pod is not any more what its volumes say that it is: it has other
+    /// labels, or its containers may use something else.
+    pub(crate) fn is_said_otherwise(&self, slot: &Slot) -> bool {
+        let has_volumes = self.memory.prepared && !self.is_ending(slot);
+        has_volumes && self.on.volumes.said_of_itself(&slot.pod) != self.said_of_itself
+    }
+
     /// Brings what is in the volumes up to date. What fails is tried again.
     pub(crate) async fn refresh_volumes(&mut self, slot: &Slot) {
         let on = Arc::clone(&self.on);
+        self.said_of_itself = on.volumes.said_of_itself(&slot.pod);
         match on.volumes.refresh(&slot.pod).await {
             Ok(fresh) => {
                 let refresh_at = self.not_at_once(fresh.refresh_at);
@@ -109,4 +137,9 @@ impl Worker {
             }
         }
     }
+}
+
+fn has_running_container(observed: &ObservedPod) -> bool {
+    let mut containers = observed.containers.iter();
+    containers.any(|container| container.state == ContainerState::Running)
 }

@@ -48,7 +48,13 @@ impl Worker {
         observed: &ObservedPod,
         resize: &Resize,
     ) -> Outcome {
+        let began = self.on.clock.uptime();
         let done = self.try_resize(slot, observed, resize).await;
+        let took = self.on.clock.uptime().saturating_sub(began);
+        let success = if done.is_ok() { "true" } else { "false" };
+        let milliseconds = took.as_secs_f64() * 1000.0;
+        let resizes = &self.on.metrics.resizes;
+        resizes.observe(&[success], milliseconds.trunc());
         self.read_cgroup(slot);
         match done {
             Ok(()) => {
@@ -346,4 +352,30 @@ fn is_unimplemented(error: &seams::RuntimeError) -> bool {
     let in_words =
         error.code == seams::runtime::Code::Unknown && error.message.contains("not implemented");
     error.is_unimplemented() || in_words
+}
+
+#[cfg(test)]
+mod tests {
+    use seams::RuntimeError;
+    use seams::runtime::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_runtime_may_say_in_words_that_it_cannot_hear_of_a_pods_resources() {
+        for (code, message, expected) in [
+            (Code::Unimplemented, "", true),
+            (Code::Unimplemented, "unknown method", true),
+            (
+                Code::Unknown,
+                "UpdatePodSandboxResources is not implemented",
+                true,
+            ),
+            (Code::Unknown, "busy", false),
+            (Code::Internal, "not implemented", false),
+        ] {
+            let error = RuntimeError::new("UpdatePodSandboxResources", code, message);
+            assert_eq!(is_unimplemented(&error), expected, "{code:?} {message}");
+        }
+    }
 }

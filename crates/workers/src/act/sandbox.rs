@@ -17,7 +17,9 @@ use crate::spec::{About, spec_of};
 use crate::task::Worker;
 use crate::unseen::Made;
 
-const NODES_LOGS: u32 = 0o755;
+/// The logs of a pod, and the directory of all of them.
+const LOGS: u32 = 0o755;
+const ALL_LOGS: u32 = 0o750;
 
 impl Worker {
     pub(super) async fn make_sandbox(&mut self, slot: &Slot, attempt: u32) -> Outcome {
@@ -26,10 +28,19 @@ impl Worker {
             let message = "Pod sandbox changed, it will be killed and re-created.";
             self.on.telling.normal(&slot.pod, "SandboxChanged", message);
         }
+        let own_users = spec_of(&slot.pod).host_users == Some(false);
+        self.on.metrics.sandboxes.inc();
+        if own_users {
+            self.on.metrics.user_namespaced.inc();
+        }
         match self.try_sandbox(slot, attempt).await {
             Ok(()) => Outcome::Done,
             Err(None) => Outcome::Cut,
             Err(Some(problem)) => {
+                self.on.metrics.sandbox_failures.inc();
+                if own_users {
+                    self.on.metrics.user_namespaced_failures.inc();
+                }
                 let message = format!("Failed to create pod sandbox: {problem}");
                 let telling = &self.on.telling;
                 telling.warning(&slot.pod, "FailedCreatePodSandBox", message);
@@ -146,7 +157,7 @@ async fn make_log_directory(
 ) -> Result<(), Option<String>> {
     let directory = directory.to_owned();
     let made = perform(storage, move |storage| {
-        storage.make_directory(&directory, NODES_LOGS, NODES_LOGS)
+        storage.make_directory(&directory, LOGS, ALL_LOGS)
     });
     let made = made.await.and_then(|made| made);
     made.map(drop).map_err(|error| Some(error.to_string()))

@@ -19,7 +19,9 @@ use types::observed::ObservedPod;
 
 use super::end::{Doomed, NotStarted};
 use super::image_volumes::{ImageVolumes, missing_image};
+use super::logs::{link_name, next_log};
 use super::{Outcome, RETRY};
+use crate::metrics::{self, Metrics};
 use crate::objects::Found;
 use crate::plan::{Kind, Start, backoff_key};
 use crate::slot::Slot;
@@ -45,8 +47,9 @@ const TERMINATION_MODE: u32 = 0o666;
 /// What failed for the first time is tried again soon. A pull is not, but its wait is
 /// told of then.
 const SOON: Duration = Duration::from_secs(1);
-/// The longest name of a file.
-const LONGEST_NAME: usize = 255;
+
+/// How a runtime begins to say that an image could not be mounted.
+const NOT_MOUNTED: &str = "ImageVolumeMountFailed";
 
 /// Why a container could not be started.
 enum Trouble {
@@ -64,6 +67,8 @@ pub(super) struct Scene<'a> {
     pub(super) sandbox: cri::PodSandboxConfig,
     security: PodSecurity,
     pub(super) found: Found,
+    /// For whom images are, where they differ by it.
+    pub(super) image_handler: String,
     images: ImageVolumes,
 }
 
@@ -115,7 +120,9 @@ impl Worker {
             let sandbox = self.sandbox_config(slot, newest.attempt, &security)?;
             Ok((sandbox, security))
         });
-        let (sandbox, security) = match sandbox {
+        let handler = self.image_handler(slot).await;
+        let sandbox = sandbox.and_then(|(sandbox, security)| Ok((sandbox, security, handler?)));
+        let (sandbox, security, image_handler) = match sandbox {
             Ok(sandbox) => sandbox,
             Err(None) => return Outcome::Cut,
             Err(Some(problem)) => {
@@ -134,24 +141,30 @@ impl Worker {
             sandbox,
             security,
             found,
+            image_handler,
             images: ImageVolumes::new(),
         };
         match self.image_volumes(&scene).await {
             Some(images) => scene.images = images,
             None => return Outcome::Cut,
         }
+        let mut started = Vec::new();
         for start in starts {
             let name = start.container.clone();
+            let kind = metrics::word(start.kind);
+            on.metrics.containers.inc(&[kind]);
             match self.start_one(&scene, &start).await {
                 Ok(()) => {
                     self.known.waiting.remove(&name);
                     self.memory.retry_container_at.remove(&name);
+                    started.push((start.kind, name));
                 }
                 Err(Trouble::Cut) => {
                     self.memory.replaced.clear();
                     return Outcome::Cut;
                 }
                 Err(Trouble::Waiting(waiting, retry_after)) => {
+                    on.metrics.container_failures.inc(&[&waiting.reason, kind]);
                     let before = self.known.waiting.insert(name.clone(), waiting.clone());
                     let again = before.is_some_and(|before| before.reason == waiting.reason);
                     let pause = match retry_after {
@@ -165,7 +178,17 @@ impl Worker {
             }
         }
         self.memory.replaced.clear();
+        self.remove_outlived(slot, observed, &started).await;
         Outcome::Done
+    }
+
+    /// The handler of the pod's class, if the runtime is to hear of it.
+    async fn image_handler(&self, slot: &Slot) -> Result<String, Option<String>> {
+        if !self.on.images.differ_by_handler() {
+            return Ok(String::new());
+        }
+        let handler = self.runtime_handler(slot).await;
+        handler.map_err(|error| Some(error.to_string()))
     }
 
     async fn start_one(&mut self, scene: &Scene<'_>, start: &Start) -> Result<(), Trouble> {
@@ -177,9 +200,9 @@ impl Worker {
         };
         let container = &*container;
         if let Some(ended) = start.before.as_ref().and_then(|before| before.ended) {
-            let (key, most) = (backoff_key(container), on.settings.longest_backoff);
+            let (key, pace) = (backoff_key(container), on.settings.backoff);
             let backoff = &mut self.memory.backoff;
-            backoff.started(&container.name, &key, ended, on.now(), most);
+            backoff.started(&container.name, &key, ended, on.now(), pace);
         }
         let about = (start.kind, container.name.as_str());
         let tell = |severity: Severity, reason: &str, message: String| {
@@ -216,7 +239,9 @@ impl Worker {
         };
         // From here on nothing is cut: what is begun is ended, and looked at.
         let making = self.make(scene, start, config, &tell);
-        let id = turn.spend(&*on.clock, making).await?;
+        let made = turn.spend(&*on.clock, making).await;
+        count_image_volumes(&on.metrics, &scene.images, container, made.as_ref().err());
+        let id = made?;
         tell(Severity::Normal, "Started", "Container started".to_owned());
         info!(pod = %self.pod, container = container.name, id, "a container was started");
         self.link_log(scene, &container.name, &id, &path).await;
@@ -285,12 +310,12 @@ impl Worker {
 
     /// The image, as the runtime names it.
     async fn image(
-        &self,
+        &mut self,
         scene: &Scene<'_>,
         kind: Kind,
         container: &Container,
     ) -> Result<String, Trouble> {
-        let on = &self.on;
+        let on = Arc::clone(&self.on);
         let pod = &scene.slot.pod;
         let about = (kind, container.name.as_str());
         let say = |said: Said| {
@@ -310,7 +335,7 @@ impl Worker {
             policy: PullPolicy::read(container.image_pull_policy.as_deref()),
             pull_secrets: &pull_secrets,
             sandbox: &scene.sandbox,
-            runtime_handler: "",
+            runtime_handler: &scene.image_handler,
             service_account: spec.service_account_name.as_deref().unwrap_or_default(),
         };
         let ensured = tokio::select! {
@@ -318,7 +343,12 @@ impl Worker {
             () = self.cut(scene.slot) => return Err(Trouble::Cut),
         };
         match ensured {
-            Ok(ensured) => Ok(ensured.image_ref),
+            Ok(ensured) => {
+                if let Some(pulled) = &ensured.pulled {
+                    self.startup.pulled(pulled.since_asked);
+                }
+                Ok(ensured.image_ref)
+            }
             Err(waiting) => {
                 say(waiting.container_event());
                 Err(Trouble::of_pull(&waiting))
@@ -579,6 +609,26 @@ impl Worker {
     }
 }
 
+/// The runtime names a mount that failed first.
+fn count_image_volumes(
+    metrics: &Metrics,
+    images: &ImageVolumes,
+    container: &Container,
+    trouble: Option<&Trouble>,
+) {
+    let mounts = container.volume_mounts.iter().flatten();
+    let images = mounts.filter(|mount| images.contains_key(&mount.name));
+    let count = images.count() as u64;
+    metrics.image_volumes.add(count);
+    let unmounted = matches!(trouble, Some(Trouble::Waiting(waiting, _))
+        if waiting.reason == "CreateContainerError" && waiting.message.starts_with(NOT_MOUNTED));
+    if unmounted {
+        metrics.image_volumes_failed.add(count);
+    } else {
+        metrics.image_volumes_mounted.add(count);
+    }
+}
+
 /// The container that is to be started, if the pod still has it.
 fn wanted<'a>(spec: &'a PodSpec, start: &Start) -> Option<Cow<'a, Container>> {
     let list = match start.kind {
@@ -628,24 +678,4 @@ pub(super) fn pull_secrets(pod: &Pod, found: &Found) -> Vec<Secret> {
     wanted
         .filter_map(|secret| found.secrets.get(&secret.name).cloned())
         .collect()
-}
-
-/// Behind the logs of containers that the runtime no longer has.
-async fn next_log(storage: &seams::SharedStorage, directory: &Path) -> u32 {
-    let directory = directory.to_owned();
-    let entries = perform(storage, move |storage| storage.entries(&directory)).await;
-    let entries = entries.and_then(|entries| entries).ok().flatten();
-    let numbers = entries.iter().flatten().filter_map(|entry| {
-        let number = entry.name.strip_suffix(".log")?;
-        number.parse::<u32>().ok()
-    });
-    numbers.max().map_or(0, |last| last + 1)
-}
-
-/// `<pod>_<namespace>_<container>-<id>.log`, cut so that it is a name.
-fn link_name(pod: &str, namespace: &str, container: &str, id: &str) -> String {
-    let end = format!("-{id}.log");
-    let mut start = format!("{pod}_{namespace}_{container}");
-    start.truncate(LONGEST_NAME.saturating_sub(end.len()));
-    start + &end
 }

@@ -1,5 +1,6 @@
 //! Users of its own for a pod that asks for them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::slot::Slot;
@@ -12,7 +13,10 @@ impl Worker {
     /// again for each container. Without a problem: it was cut short.
     pub(super) async fn security(&self, slot: &Slot) -> Result<PodSecurity, Option<String>> {
         if spec_of(&slot.pod).host_users != Some(false) {
-            return Ok(PodSecurity::default());
+            return Ok(PodSecurity {
+                volume_groups: self.volume_groups(),
+                ..PodSecurity::default()
+            });
         }
         let on = Arc::clone(&self.on);
         let handler = self.runtime_handler(slot).await;
@@ -25,7 +29,14 @@ impl Worker {
         };
         Ok(PodSecurity {
             user_namespace: Some(given.map_err(|error| Some(error.to_string()))?),
-            ..PodSecurity::default()
+            volume_groups: self.volume_groups(),
         })
+    }
+
+    /// Groups that the pod's volumes are given to by those who made them.
+    fn volume_groups(&self) -> Vec<i64> {
+        let volumes = self.mounted.iter().flat_map(|mounted| &mounted.volumes);
+        let groups: BTreeSet<i64> = volumes.filter_map(|volume| volume.extra_group).collect();
+        groups.into_iter().collect()
     }
 }

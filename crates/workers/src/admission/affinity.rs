@@ -1,15 +1,7 @@
 //! Which nodes a pod wants: its node selector, and its required node affinity.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
-use types::names::{validate_label_key, validate_label_value};
-
-/// What a pod can choose a node by.
-pub(super) struct Labelled<'a> {
-    pub(super) name: &'a str,
-    pub(super) labels: BTreeMap<&'a str, &'a str>,
-}
+use k8s_openapi::api::core::v1::PodSpec;
+pub(super) use types::node_selector::Labelled;
 
 /// All that the selector names, and one of the affinity's terms if it has some.
 pub(super) fn matches(spec: &PodSpec, node: &Labelled<'_>) -> bool {
@@ -23,87 +15,7 @@ pub(super) fn matches(spec: &PodSpec, node: &Labelled<'_>) -> bool {
                 .required_during_scheduling_ignored_during_execution
                 .as_ref()
         });
-    let wanted = required.is_none_or(|required| {
-        let mut terms = required.node_selector_terms.iter();
-        terms.any(|term| node.meets(term))
-    });
-    selected && wanted
-}
-
-impl Labelled<'_> {
-    fn label(&self, key: &str) -> Option<&str> {
-        self.labels.get(key).copied()
-    }
-
-    /// An empty term is met by nobody, and so is one with a part that means nothing.
-    fn meets(&self, term: &NodeSelectorTerm) -> bool {
-        let expressions = term.match_expressions.as_deref().unwrap_or_default();
-        let fields = term.match_fields.as_deref().unwrap_or_default();
-        if expressions.is_empty() && fields.is_empty() {
-            return false;
-        }
-        let by_labels = expressions
-            .iter()
-            .all(|expression| self.meets_expression(expression) == Some(true));
-        let by_fields = fields
-            .iter()
-            .all(|field| self.meets_field(field) == Some(true));
-        by_labels && by_fields
-    }
-
-    /// Nothing if the expression means nothing.
-    fn meets_expression(&self, expression: &NodeSelectorRequirement) -> Option<bool> {
-        let values = expression.values.as_deref().unwrap_or_default();
-        validate_label_key(&expression.key).ok()?;
-        for value in values {
-            validate_label_value(value).ok()?;
-        }
-        let label = self.label(&expression.key);
-        let is_listed = |label: &str| values.iter().any(|value| value == label);
-        match expression.operator.as_str() {
-            "In" if !values.is_empty() => Some(label.is_some_and(is_listed)),
-            "NotIn" if !values.is_empty() => Some(!label.is_some_and(is_listed)),
-            "Exists" if values.is_empty() => Some(label.is_some()),
-            "DoesNotExist" if values.is_empty() => Some(label.is_none()),
-            "Gt" => {
-                let bound = only_number(values)?;
-                Some(number(label).is_some_and(|label| label > bound))
-            }
-            "Lt" => {
-                let bound = only_number(values)?;
-                Some(number(label).is_some_and(|label| label < bound))
-            }
-            _ => None,
-        }
-    }
-
-    /// The name is the only field there is; any other is empty. A node without a name
-    /// is not asked for it.
-    fn meets_field(&self, field: &NodeSelectorRequirement) -> Option<bool> {
-        let [value] = field.values.as_deref().unwrap_or_default() else {
-            return None;
-        };
-        let found = match field.key.as_str() {
-            "metadata.name" => self.name,
-            _ => "",
-        };
-        match field.operator.as_str() {
-            "In" => Some(self.name.is_empty() || found == value),
-            "NotIn" => Some(self.name.is_empty() || found != value),
-            _ => None,
-        }
-    }
-}
-
-fn only_number(values: &[String]) -> Option<i64> {
-    match values {
-        [value] => number(Some(value)),
-        _ => None,
-    }
-}
-
-fn number(text: Option<&str>) -> Option<i64> {
-    text?.parse().ok()
+    selected && required.is_none_or(|required| node.is_selected(required))
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, PodSpec};
 use resources::qos;
-use types::PodUid;
 
 use super::affinity::{self, Labelled};
-use super::{Case, Rejection, Settings, fit, ports, preempt, taints};
+use super::{Admitted, Case, Rejection, Settings, fit, ports, preempt, taints};
 
 const OS: &str = "kubernetes.io/os";
 
@@ -48,7 +47,7 @@ pub(super) fn check(
     case: &Case<'_>,
     node: Option<&Node>,
     settings: &Settings,
-) -> Result<Vec<PodUid>, Rejection> {
+) -> Result<Admitted, Rejection> {
     let Case { pod, spec, others } = case;
     let node =
         node.ok_or_else(|| Rejection::new("InvalidNodeInfo", "Kubelet cannot get node info."))?;
@@ -67,10 +66,13 @@ pub(super) fn check(
     if let Some(rejection) = first {
         return Err(rejection);
     }
-    if shortages.is_empty() {
-        return Ok(Vec::new());
-    }
-    preempt::victims(pod, others, &shortages, settings)
+    let Some(first) = shortages.first() else {
+        return Ok(Admitted::default());
+    };
+    Ok(Admitted {
+        victims: preempt::victims(pod, others, &shortages, settings)?,
+        scarce: Some(first.resource.clone()),
+    })
 }
 
 /// The first rule that has nothing to do with room and is not met.

@@ -239,7 +239,8 @@ fn room_is_made_for_a_critical_pod_that_lacks_nothing_else() {
     };
     let victims = vec![types::PodUid::new("other")];
     let critical = 2_000_000_000;
-    assert_eq!(with(critical, "a"), Ok(Admitted { victims }));
+    let scarce = Some("cpu".to_owned());
+    assert_eq!(with(critical, "a"), Ok(Admitted { victims, scarce }));
     assert_eq!(with(critical - 1, "a"), Err("OutOfcpu".to_owned()));
     // What is not about room is told first, and nobody goes for it.
     assert_eq!(with(critical, "b"), Err("NodeAffinity".to_owned()));

@@ -127,7 +127,7 @@ impl Fold {
     /// and those who never will be wait no longer.
     pub fn retry(&mut self, desired: &Desired, permit: Permit<'_>, now: Timestamp) -> Vec<Order> {
         let mut orders = Vec::new();
-        let queue = self.in_order();
+        let queue = self.in_order(desired);
         let mut waiting = Vec::new();
         for uid in queue {
             orders.extend(self.judge(&uid, desired, permit, now));
@@ -142,9 +142,10 @@ impl Fold {
     }
 
     /// Who asks for no more than it has comes first, then by priority, class, and age.
-    fn in_order(&mut self) -> Vec<PodUid> {
+    /// Who is wanted no more is left out, though it may not have ended yet.
+    fn in_order(&mut self, desired: &Desired) -> Vec<PodUid> {
         let mut queue = std::mem::take(&mut self.allocations.queue);
-        queue.retain(|uid| self.pods.contains_key(uid));
+        queue.retain(|uid| self.pods.contains_key(uid) && desired.pods.contains_key(uid));
         queue.sort_by_cached_key(|uid| self.pods.get(uid).map(Entry::rank));
         queue
     }
@@ -174,7 +175,7 @@ impl Fold {
             wanted: &wanted,
         };
         match permit(&wish, &others) {
-            Ok(Admitted { victims }) => self.grant(uid, &victims),
+            Ok(Admitted { victims, .. }) => self.grant(uid, &victims),
             Err(rejection) => Vec::from_iter(self.refuse(uid, &rejection, now)),
         }
     }

@@ -261,6 +261,22 @@ fn static_pods_of_one_name_follow_each_other() {
 }
 
 #[test]
+fn static_pods_of_one_name_come_in_the_order_in_which_they_were_wanted() {
+    let mut case = Case::new();
+    case.sources.file("web", "a");
+    assert_eq!(case.told(), [start("a")]);
+    case.sources.put(Source::Http, "web", "c", &json!({}));
+    assert_eq!(case.told(), []);
+    case.sources.take("a");
+    case.sources.file("web", "b");
+    assert_eq!(case.told(), [changed("a")]);
+    assert_eq!(case.removed("a"), [forget("a"), start("c")]);
+    case.sources.take("c");
+    case.told();
+    assert_eq!(case.removed("c"), [forget("c"), start("b")]);
+}
+
+#[test]
 fn the_next_static_pod_waits_for_one_that_ended_and_has_to_be_removed() {
     let mut case = Case::new();
     case.sources.file("web", "a");
@@ -397,6 +413,7 @@ fn for_critical<'a>(
         let victims = here.filter(|uid| victims.contains(&uid.as_str()));
         Ok(Admitted {
             victims: victims.collect(),
+            scarce: None,
         })
     }
 }

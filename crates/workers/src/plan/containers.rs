@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
+use probes::Purpose;
 use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
 use super::resize::{self, Need, Resize};
@@ -17,6 +18,9 @@ use crate::spec::labels::HASH;
 /// Before a container that ended is started again: with a sandbox its containers end first,
 /// and nothing can be started in one that is about to end.
 const SETTLES: Duration = Duration::from_secs(1);
+
+/// What runtimes say of a container in which something was killed for want of memory.
+const OUT_OF_MEMORY: &str = "OOMKilled";
 
 /// What there is to do, gathered.
 #[derive(Debug, Default)]
@@ -152,17 +156,9 @@ fn init_one(
             resized(given, spec, (container, newest), Kind::Init, actions);
         }
         (ContainerState::Running, true) => {
-            if is_changed(container, newest) {
-                let message = format!("Init container {} definition changed", container.name);
-                kill(given, newest, Kind::Init, message, actions);
-                again(actions);
-            } else {
-                resized(given, spec, (container, newest), Kind::Init, actions);
-            }
-            // One with a startup probe has to pass it first; probes are to come.
-            return container.startup_probe.is_none();
+            return sidecar(given, spec, (container, newest), actions);
         }
-        (ContainerState::Exited, false) if newest.exit_code == 0 => return true,
+        (ContainerState::Exited, false) if has_initialized(newest) => return true,
         (ContainerState::Exited, false) if restarts(&given.slot.pod, container, newest) => {
             again(actions);
         }
@@ -171,6 +167,53 @@ fn init_one(
         (ContainerState::Exited | ContainerState::Unknown, false) => actions.end_pod = true,
     }
     false
+}
+
+/// One that runs as long as its pod. Whether the next may start: it has to have started
+/// itself, by its probe if it has one.
+fn sidecar(
+    given: &Given<'_>,
+    spec: &PodSpec,
+    (container, newest): (&Container, &ObservedContainer),
+    actions: &mut Actions,
+) -> bool {
+    let name = &container.name;
+    let ill = given.memory.ill.get(&newest.id).copied();
+    let has_started = given.memory.started.contains(&newest.id);
+    let passed = container.startup_probe.is_none() || has_started;
+    let replace = |message: String, why: Option<Purpose>, actions: &mut Actions| {
+        let grace = grace(given, container, why);
+        actions.kill.push(Kill {
+            grace,
+            ..killed(given, newest, Kind::Init, message)
+        });
+        start(given, container, Kind::Init, Some(newest), actions);
+    };
+    match ill {
+        _ if passed && is_changed(container, newest) => {
+            replace(
+                format!("Init container {name} definition changed"),
+                None,
+                actions,
+            );
+        }
+        Some(Purpose::Liveness) if passed => {
+            let message = format!("Init container {name} failed liveness probe");
+            replace(message, ill, actions);
+        }
+        Some(Purpose::Startup) if !passed => {
+            let message = format!("Init container {name} failed startup probe");
+            replace(message, ill, actions);
+        }
+        _ if passed => resized(given, spec, (container, newest), Kind::Init, actions),
+        _ => {}
+    }
+    passed
+}
+
+/// A process of it may have been killed while the first one went on to a good end.
+fn has_initialized(newest: &ObservedContainer) -> bool {
+    newest.exit_code == 0 && newest.reason != OUT_OF_MEMORY
 }
 
 fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
@@ -187,8 +230,12 @@ fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
                 actions.keeps = true;
             }
             ContainerState::Running => {
-                resized(given, spec, (container, newest), Kind::Regular, actions);
-                actions.keeps = true;
+                if let Some(purpose) = given.memory.ill.get(&newest.id) {
+                    end_ill(given, spec, (container, newest), *purpose, actions);
+                } else {
+                    resized(given, spec, (container, newest), Kind::Regular, actions);
+                    actions.keeps = true;
+                }
             }
             ContainerState::Created => {
                 start(given, container, Kind::Regular, Some(newest), actions);
@@ -199,13 +246,49 @@ fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
                 actions.keeps = true;
             }
             ContainerState::Exited
-                if is_replaced(given, newest) || restarts(&given.slot.pod, container, newest) =>
+                if is_replaced(given, container, newest)
+                    || restarts(&given.slot.pod, container, newest) =>
             {
                 start(given, container, Kind::Regular, Some(newest), actions);
             }
             ContainerState::Exited => {}
         }
     }
+}
+
+/// One that a probe has found ill: whether another follows it says its policy; its rules
+/// about exit codes cannot, as there is none yet.
+fn end_ill(
+    given: &Given<'_>,
+    spec: &PodSpec,
+    (container, newest): (&Container, &ObservedContainer),
+    purpose: Purpose,
+    actions: &mut Actions,
+) {
+    let probe = match purpose {
+        Purpose::Startup => "startup",
+        Purpose::Readiness => "readiness",
+        Purpose::Liveness => "liveness",
+    };
+    let mut message = format!("Container {} failed {probe} probe", container.name);
+    let again = retries(container, spec);
+    if again {
+        message.push_str(", will be restarted");
+        actions.keeps = true;
+    }
+    actions.kill.push(Kill {
+        grace: grace(given, container, Some(purpose)),
+        again,
+        ..killed(given, newest, Kind::Regular, message)
+    });
+}
+
+/// What a container is given to end: its probe may say something else than its pod.
+fn grace(given: &Given<'_>, container: &Container, ill: Option<Purpose>) -> Duration {
+    let probe = ill.and_then(|purpose| purpose.of(container));
+    let own = probe.and_then(|probe| probe.termination_grace_period_seconds);
+    let own = own.and_then(|seconds| u64::try_from(seconds).ok());
+    own.map_or_else(|| given.slot.own_grace(), Duration::from_secs)
 }
 
 /// Sees to it that a container that runs has what it is allowed.
@@ -233,10 +316,10 @@ fn start(
     actions: &mut Actions,
 ) {
     let newest = newest.or_else(|| given.observed.container(&container.name));
-    let ended = newest
+    let mut ended = newest
         .filter(|newest| newest.state == ContainerState::Exited)
-        .map(|newest| Duration::from_nanos(u64::try_from(newest.finished_at).unwrap_or_default()));
-    let replaced = newest.is_some_and(|newest| is_replaced(given, newest));
+        .map(finished);
+    let replaced = newest.is_some_and(|newest| is_replaced(given, container, newest));
     let wait = ended.filter(|_| !replaced).and_then(|ended| {
         let (key, most) = (backoff_key(container), given.longest_backoff);
         let backoff = &given.memory.backoff;
@@ -261,6 +344,9 @@ fn start(
         actions.keeps = true;
         return;
     }
+    if replaced {
+        ended = newest.and_then(|newest| ended_before(given, newest));
+    }
     actions.start.push(Start {
         container: container.name.clone(),
         kind,
@@ -279,13 +365,25 @@ fn kill(
     message: String,
     actions: &mut Actions,
 ) {
-    actions.kill.push(Kill {
+    let killed = killed(given, newest, kind, message);
+    actions.kill.push(killed);
+}
+
+/// In its pod's time, and for another to follow.
+fn killed(given: &Given<'_>, newest: &ObservedContainer, kind: Kind, message: String) -> Kill {
+    Kill {
         id: newest.id.clone(),
         container: newest.name.clone(),
         kind,
         message,
         grace: given.slot.own_grace(),
-    });
+        again: true,
+    }
+}
+
+/// Since 1970.
+fn finished(container: &ObservedContainer) -> Duration {
+    Duration::from_nanos(u64::try_from(container.finished_at).unwrap_or_default())
 }
 
 /// A change of these makes another container of it.
@@ -294,9 +392,25 @@ pub fn backoff_key(container: &Container) -> String {
     format!("{image} {:?}", container.resources)
 }
 
-/// It was ended for another to take its place, whatever the pod's policy.
-fn is_replaced(given: &Given<'_>, newest: &ObservedContainer) -> bool {
-    given.memory.replaced.contains(&newest.id)
+/// It was ended for another to take its place, whatever the pod's policy. Not if that one
+/// would come too soon after the one before: then it is as if it had ended by itself.
+fn is_replaced(given: &Given<'_>, container: &Container, newest: &ObservedContainer) -> bool {
+    let (key, most) = (backoff_key(container), given.longest_backoff);
+    let backoff = &given.memory.backoff;
+    let wait = ended_before(given, newest).and_then(|ended| {
+        // By the time at which it ended: what is so then stays so.
+        backoff.wait(&container.name, &key, ended, finished(newest), most)
+    });
+    given.memory.replaced.contains(&newest.id) && wait.is_none()
+}
+
+/// When the container before this one ended, if the runtime still has it.
+fn ended_before(given: &Given<'_>, newest: &ObservedContainer) -> Option<Duration> {
+    let mut others = given.observed.containers.iter();
+    let before = others.find(|one| {
+        one.name == newest.name && one.id != newest.id && one.state == ContainerState::Exited
+    });
+    before.map(finished)
 }
 
 /// Started from another image than the one that the pod names now.

@@ -1,5 +1,6 @@
 mod added;
 mod anew;
+mod ill;
 mod resizes;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use types::observed::ObservedSandbox;
 
 use super::*;
 use crate::admission::Rejection;
+use crate::backoff::Pace;
 use crate::slot::Ending;
 use crate::spec::hash::hash_text;
 use crate::spec::labels::HASH;
@@ -348,6 +350,7 @@ fn a_container_of_which_nothing_is_known_is_ended_first() {
         kind: Kind::Regular,
         message: "Container is in \"unknown\" state, try killing it before restart".to_owned(),
         grace: seconds(30),
+        again: true,
     };
     assert_eq!(case.plan(), Plan::Kill(vec![kill]));
     // Once it has ended, another takes its place whatever the policy.
@@ -441,6 +444,17 @@ fn an_init_container_that_failed_is_tried_again_or_is_the_end_of_the_pod() {
     ] {
         let case = with_init("Never").has(state);
         assert_eq!(case.plan(), kill_pod(30, PodKill::NothingToRun));
+    }
+    // A good end in which something was killed for want of memory is none.
+    let starved = || ObservedContainer {
+        reason: "OOMKilled".to_owned(),
+        ..exited("first", 0)
+    };
+    let again = with_init("Always").has(starved());
+    assert_eq!(again.starts(), vec![("first".to_owned(), Some(0))]);
+    for policy in ["OnFailure", "Never"] {
+        let case = with_init(policy).has(starved());
+        assert_eq!(case.plan(), kill_pod(30, PodKill::NothingToRun), "{policy}");
     }
 }
 
@@ -540,9 +554,13 @@ fn sidecars_do_not_keep_a_pod_whose_work_is_done() {
         .has(running("b"))
         .remembers(|memory| {
             let key = backoff_key(&Container::default());
-            memory
-                .backoff
-                .started("a", &key, seconds(NOW - 5), seconds(NOW - 5), seconds(300));
+            memory.backoff.started(
+                "a",
+                &key,
+                seconds(NOW - 5),
+                seconds(NOW - 5),
+                Pace::default(),
+            );
         });
     assert_eq!(waits.plan(), over);
 }
@@ -556,7 +574,9 @@ fn what_crashed_waits_longer_each_time() {
             ..Container::default()
         };
         let (key, then) = (backoff_key(&container), seconds(NOW - 5));
-        memory.backoff.started("c", &key, then, then, seconds(300));
+        memory
+            .backoff
+            .started("c", &key, then, then, Pace::default());
     });
     let waits = BackingOff {
         container: "c".to_owned(),

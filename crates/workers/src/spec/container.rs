@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod};
 use resources::Enforcement;
 use seams::cri::{self, NamespaceMode};
 use thiserror::Error;
+use types::expand::{NoText, expand_text};
 
 use super::env::Environment;
-use super::expand::{NoText, expand_text};
 use super::labels;
 use super::mounts::{self, MountError, MountSources};
 use super::security::{self, ImageUser, PodSecurity, SecurityError, SecuritySettings};

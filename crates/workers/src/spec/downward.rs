@@ -19,7 +19,7 @@ use super::{pod_ref, spec_of};
 pub struct Surroundings {
     /// The node's family first.
     pub host_ips: Vec<IpAddr>,
-    /// The node's family first.
+    /// As the runtime has them.
     pub pod_ips: Vec<String>,
     /// What the node can give.
     pub allocatable: Amounts,
@@ -71,6 +71,10 @@ pub fn field(
         .iter()
         .map(IpAddr::to_string)
         .collect();
+    // In the order in which the pod's status has them.
+    let prefers_ipv6 = surroundings.host_ips.first().is_some_and(IpAddr::is_ipv6);
+    let own = status::one_of_each_family(&surroundings.pod_ips, prefers_ipv6);
+    let own: Vec<String> = own.iter().map(IpAddr::to_string).collect();
     let some_host = hosts.first().cloned().ok_or(ReferenceError::NoHostIp);
     let pod = pod_ref(pod);
     Ok(match path {
@@ -84,8 +88,8 @@ pub fn field(
         "spec.serviceAccountName" => text(&spec.service_account_name),
         "status.hostIP" => some_host?,
         "status.hostIPs" => some_host.map(|_| hosts.join(","))?,
-        "status.podIP" => surroundings.pod_ips.first().cloned().unwrap_or_default(),
-        "status.podIPs" => surroundings.pod_ips.join(","),
+        "status.podIP" => own.first().cloned().unwrap_or_default(),
+        "status.podIPs" => own.join(","),
         known if WITHOUT_VALUE.contains(&known) => {
             return Err(ReferenceError::Path(known.to_owned()));
         }
@@ -287,6 +291,36 @@ mod tests {
             ("status.podIPs", "10.0.0.5,fd00::5"),
         ] {
             assert_eq!(value(path).as_deref(), Ok(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_in_the_order_of_the_pods_status() {
+        let (v4, v6) = ("10.0.0.5", "fd00::5");
+        for (nodes, own, first, all) in [
+            (vec!["192.0.2.1"], vec![v6, v4], v4, "10.0.0.5,fd00::5"),
+            (
+                vec!["fd00::1", "192.0.2.1"],
+                vec![v4, v6],
+                v6,
+                "fd00::5,10.0.0.5",
+            ),
+            (vec!["fd00::1"], vec![v4, "10.0.0.6"], v4, v4),
+            (vec![], vec![v6, v4], v4, "10.0.0.5,fd00::5"),
+        ] {
+            let surroundings = Surroundings {
+                host_ips: nodes.iter().map(|ip| ip.parse().unwrap()).collect(),
+                pod_ips: own.iter().map(|ip| (*ip).to_owned()).collect(),
+                ..Surroundings::default()
+            };
+            for (path, expected) in [("status.podIP", first), ("status.podIPs", all)] {
+                let selector = ObjectFieldSelector {
+                    field_path: path.to_owned(),
+                    ..Default::default()
+                };
+                let value = field(&selector, &testing::pod(&json!({})), &surroundings);
+                assert_eq!(value.as_deref(), Ok(expected), "{nodes:?} {own:?} {path}");
+            }
         }
     }
 

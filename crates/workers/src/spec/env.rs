@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::{
 use resources::qos::is_static;
 use seams::cri::KeyValue;
 use thiserror::Error;
+use types::expand::expand;
 
 use super::downward::{self, ReferenceError, Surroundings};
-use super::expand::expand;
 use super::spec_of;
 use files::{BadEnvFile, EnvFiles};
 

@@ -6,9 +6,9 @@ use std::path::{Component, Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 use seams::cri::{self, MountPropagation};
 use thiserror::Error;
+use types::expand::{NoText, expand_text};
 
 use super::env::Environment;
-use super::expand::{NoText, expand_text};
 use super::{spec_of, uses_host_network};
 
 #[cfg(test)]

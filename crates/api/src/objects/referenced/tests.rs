@@ -233,7 +233,10 @@ async fn the_shutdown_ends_all_watches() {
     let scene = scene(Some(OBJECT));
     let mut reference = scene.config_maps.register("ns", "c");
     reference.get().await.unwrap();
-    scene.config_maps.shared.shutdown.cancel();
+    let Way::Watch { shutdown, .. } = &scene.config_maps.shared.way else {
+        panic!("nobody watches");
+    };
+    shutdown.cancel();
     scene.tasks.close();
     scene.tasks.wait().await;
     assert_eq!(scene.server.watches(), 0);

@@ -7,13 +7,13 @@ use futures_util::stream::{self, Stream, StreamExt as _};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use seams::cri::{
-    CheckpointContainerRequest, CheckpointContainerResponse, ContainerEventResponse,
-    ContainerEventType, ContainerStatus, ContainerStatusRequest, ContainerStatusResponse,
-    CreateContainerRequest, CreateContainerResponse, ExecRequest, ExecResponse, ExecSyncRequest,
-    ExecSyncResponse, GetEventsRequest, PodSandboxStatus, PodSandboxStatusRequest,
-    PodSandboxStatusResponse, PullImageRequest, PullImageResponse, RunPodSandboxRequest,
-    RunPodSandboxResponse, StopContainerRequest, StopContainerResponse, image_service,
-    runtime_service,
+    AttachRequest, AttachResponse, CheckpointContainerRequest, CheckpointContainerResponse,
+    ContainerEventResponse, ContainerEventType, ContainerStatus, ContainerStatusRequest,
+    ContainerStatusResponse, CreateContainerRequest, CreateContainerResponse, ExecRequest,
+    ExecResponse, ExecSyncRequest, ExecSyncResponse, GetEventsRequest, PodSandboxStatus,
+    PodSandboxStatusRequest, PodSandboxStatusResponse, PortForwardRequest, PortForwardResponse,
+    PullImageRequest, PullImageResponse, RunPodSandboxRequest, RunPodSandboxResponse,
+    StopContainerRequest, StopContainerResponse, image_service, runtime_service,
 };
 use tonic::Status;
 use tonic::body::Body;
@@ -77,6 +77,14 @@ async fn forgetful(path: &str, request: Request<Incoming>) -> Response<Body> {
         }
         runtime_service::EXEC => {
             let answer = |_: ExecRequest| ExecResponse::default();
+            unary(request, answer).await
+        }
+        runtime_service::ATTACH => {
+            let answer = |_: AttachRequest| AttachResponse::default();
+            unary(request, answer).await
+        }
+        runtime_service::PORT_FORWARD => {
+            let answer = |_: PortForwardRequest| PortForwardResponse::default();
             unary(request, answer).await
         }
         image_service::PULL_IMAGE => {

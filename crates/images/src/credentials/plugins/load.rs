@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use seams::Host;
 use seams::host::{HostError, Listing};
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use super::super::hex;
 use super::config::{ConfigError, Provider, read};
 
 /// Programs, and where they are.
@@ -13,6 +15,8 @@ use super::config::{ConfigError, Provider, read};
 pub struct Loaded {
     pub(super) providers: Vec<Provider>,
     pub(super) directory: PathBuf,
+    /// Of all files of the configuration.
+    pub(super) digest: String,
 }
 
 /// Why a node cannot start with its credential providers.
@@ -60,7 +64,18 @@ pub fn load(
     Ok(Loaded {
         providers,
         directory: directory.to_owned(),
+        digest: digest(&files),
     })
+}
+
+/// Of their contents, each after its length; upstream's.
+fn digest(files: &[(String, Vec<u8>)]) -> String {
+    let mut hasher = Sha256::new();
+    for (_, content) in files {
+        hasher.update((content.len() as u64).to_be_bytes());
+        hasher.update(content);
+    }
+    format!("sha256:{}", hex(&hasher.finalize()))
 }
 
 /// With their names, in the order of these.

@@ -70,11 +70,18 @@ impl Rig {
         let loaded = Loaded {
             providers,
             directory: "/plugins".into(),
+            digest: String::new(),
         };
         let asked = Asked::default();
         let accounts = Accounts::new(client(&asked, &clock), clock.clone());
         Self {
-            plugins: Plugins::new(loaded, host.clone(), clock.clone(), Some(accounts)),
+            plugins: Plugins::new(
+                loaded,
+                host.clone(),
+                clock.clone(),
+                Some(accounts),
+                Arc::default(),
+            ),
             host,
             clock,
             asked,

@@ -143,7 +143,7 @@ fn cgroups(host: SharedHost) -> PodCgroups {
         huge_page_sizes: Vec::new(),
         memory_qos: None,
     };
-    PodCgroups::new(host, clock(), layout, enforcement, 64).unwrap()
+    PodCgroups::new(host, clock(), layout, enforcement, 64, Arc::default()).unwrap()
 }
 
 fn pod(uid: &str, requests: &Value) -> Pod {

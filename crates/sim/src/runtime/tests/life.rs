@@ -436,29 +436,6 @@ async fn a_probe_by_command_sees_readiness_and_only_in_a_running_container() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_a_stream_is_not_there_yet() {
-    let rig = Rig::new();
-    let exec = rig
-        .runtime
-        .exec(cri::ExecRequest::default())
-        .await
-        .map(drop);
-    let attach = rig
-        .runtime
-        .attach(cri::AttachRequest::default())
-        .await
-        .map(drop);
-    let forward = rig.runtime.port_forward(cri::PortForwardRequest::default());
-    for answer in [exec, attach, forward.await.map(drop)] {
-        let refused = answer.unwrap_err();
-        assert!(
-            refused.is_unimplemented() && refused.message.contains("no streaming"),
-            "{refused}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn containers_go_on_while_the_runtime_is_down() {
     let rig = Rig::new();
     let (_, container) = rig.running(&[("run-time", "5s")]).await;

@@ -87,6 +87,32 @@ async fn files_have_the_lines_in_the_format_of_cri() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn on_the_runtimes_machine_a_log_is_read_as_if_it_were_a_file() {
+    let rig = Rig::shaped(RuntimeShape {
+        pull_delay: Duration::ZERO,
+        ..RuntimeShape::default()
+    });
+    let notes = [("log-lines", "1/s"), ("run-time", "3s")];
+    logging(&rig, Path::new("/var/log"), &notes).await;
+    let path = Path::new("/var/log/pods/web/app/0.log");
+    rig.pass(Duration::from_millis(1500)).await;
+    assert!(
+        rig.runtime
+            .printed_at(Path::new("/var/log/other"))
+            .is_none()
+    );
+    let log = rig.runtime.printed_at(path).unwrap();
+    let text = log.read_at(0, 1000).await.unwrap();
+    let wanted = "2027-01-15T08:00:00.000000000Z stdout F simulated line 1\n\
+                  2027-01-15T08:00:01.000000000Z stdout F simulated line 2\n";
+    assert_eq!(String::from_utf8(text).unwrap(), wanted);
+    assert_eq!(log.facts().unwrap().size, wanted.len() as u64);
+    rig.pass(10 * SECOND).await;
+    let more = log.read_at(wanted.len() as u64, 1000).await.unwrap();
+    assert!(more.ends_with(b"simulated line 4\n"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_due_at_the_end_is_written_and_a_log_without_lines_is_there() {
     let directory = tempfile::tempdir().unwrap();
     let rig = Rig::shaped(RuntimeShape {

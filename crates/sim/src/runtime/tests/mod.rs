@@ -8,6 +8,7 @@ mod net;
 mod network;
 mod random;
 mod stats;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

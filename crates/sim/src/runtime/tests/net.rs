@@ -9,11 +9,7 @@ use super::*;
 
 /// The status that is answered; 0: nobody listens.
 async fn asked(rig: &Rig, host: &str, port: u16) -> u16 {
-    let to = Destination {
-        host,
-        port,
-        linger: None,
-    };
+    let to = Destination { host, port };
     let mut connection = match rig.runtime.dial(to).await {
         Ok(connection) => connection,
         Err(DialError::Connect { .. }) => return 0,
@@ -113,7 +109,6 @@ async fn nobody_has_a_name_here() {
     let to = Destination {
         host: "web.example",
         port: 80,
-        linger: None,
     };
     let refused = rig.runtime.dial(to).await.unwrap_err();
     assert!(matches!(refused, DialError::Lookup { .. }), "{refused}");

@@ -107,6 +107,5 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             stage.running("p")?;
             stage.end("p")
         },
-    )
-    .ci(),
+    ),
 ];

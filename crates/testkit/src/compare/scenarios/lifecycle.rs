@@ -1,10 +1,34 @@
 //! Pods that start, end, fail, and are started again.
 
+use anyhow::Result;
 use serde_json::json;
 
 use super::super::manifest::{FOREVER, container, pod};
 use super::super::scenario::Scenario;
-use super::super::stage::restarts;
+use super::super::stage::{Stage, restarts};
+use super::super::story::items;
+
+/// A condition that is not the node's.
+const GATE: &str = "lab.test/gate";
+
+fn open_gate(stage: &Stage<'_>, status: &str) -> Result<()> {
+    let condition = json!({"type": GATE, "status": status});
+    let change = json!({"status": {"conditions": [condition]}});
+    stage.patch("/api/v1", "pods/p/status", &change)
+}
+
+/// Waits until its containers are ready and the pod is not, and why.
+fn unready(stage: &Stage<'_>, why: &str) -> Result<()> {
+    stage.until(&format!("p to be unready: {why}"), |view| {
+        let status = view.pod("p").map(|pod| &pod["status"]["conditions"]);
+        status.is_some_and(|conditions| {
+            let named = |kind: &str| items(conditions).find(|one| one["type"] == kind);
+            let ready = named("Ready").and_then(|ready| ready["message"].as_str());
+            named("ContainersReady").is_some_and(|ready| ready["status"] == "True")
+                && ready.is_some_and(|message| message.contains(why))
+        })
+    })
+}
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario::new("plain", "a pod runs and is deleted", |stage| {
@@ -209,6 +233,24 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                     .is_some_and(|pod| pod["metadata"]["labels"]["a"] == "b")
             })?;
             stage.on_node("sleep 3")?;
+            stage.end("p")
+        },
+    ),
+    Scenario::new(
+        "readiness-gate",
+        "a pod is ready when somebody else says so, too",
+        |stage| {
+            let gates = json!({"readinessGates": [{"conditionType": GATE}]});
+            stage.create(pod("p", FOREVER).spec(&gates))?;
+            unready(stage, "does not exist")?;
+            for status in ["False", "True", "Unknown"] {
+                open_gate(stage, status)?;
+                if status == "True" {
+                    stage.running("p")?;
+                } else {
+                    unready(stage, &format!("but {status}"))?;
+                }
+            }
             stage.end("p")
         },
     ),

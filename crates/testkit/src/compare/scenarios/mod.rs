@@ -1,5 +1,6 @@
 //! The scenarios, by topic.
 
+mod claims;
 mod configuration;
 mod controllers;
 mod debugging;
@@ -8,11 +9,14 @@ mod hooks;
 mod images;
 mod lifecycle;
 mod place;
+mod probes;
+mod resizes;
 mod restarts;
 mod room;
 mod sandboxes;
 mod security;
 mod static_pods;
+mod volume_options;
 mod volumes;
 
 use super::scenario::Scenario;
@@ -23,9 +27,12 @@ pub fn all() -> Vec<Scenario> {
         lifecycle::SCENARIOS,
         deletion::SCENARIOS,
         hooks::SCENARIOS,
+        probes::SCENARIOS,
         images::SCENARIOS,
         configuration::SCENARIOS,
         volumes::SCENARIOS,
+        volume_options::SCENARIOS,
+        claims::SCENARIOS,
         security::SCENARIOS,
         place::SCENARIOS,
         static_pods::SCENARIOS,
@@ -34,6 +41,7 @@ pub fn all() -> Vec<Scenario> {
         restarts::SCENARIOS,
         sandboxes::SCENARIOS,
         room::SCENARIOS,
+        resizes::SCENARIOS,
     ]
     .concat()
 }
@@ -60,8 +68,8 @@ mod tests {
     }
 
     #[test]
-    fn ci_plays_fifteen() {
+    fn ci_plays_sixteen() {
         let ci = all().iter().filter(|scenario| scenario.ci).count();
-        assert_eq!(ci, 15);
+        assert_eq!(ci, 16);
     }
 }

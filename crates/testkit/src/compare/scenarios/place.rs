@@ -30,8 +30,28 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "names",
         "host name, subdomain and the hosts file",
         |stage| {
-            let script = "hostname; hostname -f; cat /etc/hosts /etc/hostname";
+            let script = "hostname; hostname -f; cat /etc/hosts /etc/hostname; \
+                stat -c '%a %n' /etc/hosts /dev/termination-log";
             stage.see(pod("p", script).spec(&json!({"hostname": "h", "subdomain": "s"})))
+        },
+    ),
+    Scenario::new(
+        "directories",
+        "what a node keeps of its pods, and who may read it",
+        |stage| {
+            stage.create(pod("p", FOREVER))?;
+            stage.running("p")?;
+            let own = format!("/var/log/pods/{}_p_*", stage.namespace());
+            // Some files of a pod are not of both: only directories are looked at.
+            let script = format!(
+                "cd /var/lib/kubelet; stat -c '%a %n' . pods plugins plugins_registry \
+                 pod-resources checkpoints /var/log/pods /var/log/containers; \
+                 stat -c %a {own} {own}/main; \
+                 for d in pods/*/ pods/*/containers pods/*/volumes pods/*/plugins; do \
+                 stat -c %a $d; done | sort -u"
+            );
+            stage.keep("directories", &script)?;
+            stage.end("p")
         },
     ),
     Scenario::new("name-is-fqdn", "the host name is the whole name", |stage| {

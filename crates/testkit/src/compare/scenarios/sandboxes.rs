@@ -32,7 +32,7 @@ fn remove_class(stage: &Stage<'_>) -> Result<()> {
 /// As after an accident.
 fn stop_sandbox(stage: &Stage<'_>) -> String {
     let namespace = stage.namespace();
-    format!("sleep 1; crictl stopp $(crictl pods --namespace {namespace} -q)")
+    format!("sleep 1; crictl --timeout 30s stopp $(crictl pods --namespace {namespace} -q)")
 }
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -83,6 +83,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             stage.running("p")?;
             remove_class(stage)?;
             stage.on_node(&stop_sandbox(stage))?;
+            // Each try says that the sandbox has changed.
+            stage.said_again("SandboxChanged")?;
             stage.said("FailedCreatePodSandBox")?;
             stage.end("p")
         },

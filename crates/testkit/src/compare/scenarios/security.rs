@@ -124,4 +124,53 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             stage.phase("p", "Failed")
         },
     ),
+    Scenario::new(
+        "own-users",
+        "users of its own, on a runtime that has none to give",
+        |stage| {
+            stage.create(pod("p", FOREVER).spec(&json!({"hostUsers": false})))?;
+            stage.said("FailedCreatePodSandBox")?;
+            stage.end("p")
+        },
+    ),
+    Scenario::new(
+        "groups-strict",
+        "no groups but those that the pod names",
+        |stage| {
+            let context = json!({
+                "runAsUser": 1000, "supplementalGroups": [4000], "supplementalGroupsPolicy": "Strict",
+            });
+            let pod = pod("p", "id -u; id -g; id -G");
+            stage.see(pod.spec(&json!({"securityContext": context})))
+        },
+    ),
+    Scenario::new(
+        "seccomp-unconfined",
+        "system calls that nobody looks at",
+        |stage| {
+            let context = json!({"seccompProfile": {"type": "Unconfined"}});
+            let pod = pod("p", "grep -E '^Seccomp:' /proc/self/status");
+            stage.see(pod.spec(&json!({"securityContext": context})))
+        },
+    ),
+    Scenario::new(
+        "seccomp-missing",
+        "a profile that is not on the node",
+        |stage| {
+            let profile = json!({"type": "Localhost", "localhostProfile": "no/such.json"});
+            let context = json!({"securityContext": {"seccompProfile": profile}});
+            stage.create(pod("p", FOREVER).main(&context))?;
+            stage.said("Failed")?;
+            stage.end("p")
+        },
+    ),
+    Scenario::new(
+        "masked-paths",
+        "what of the machine a container does not see",
+        |stage| {
+            let script = "wc -c < /proc/kcore; wc -c < /proc/timer_list; \
+                touch /proc/sys/kernel/x 2>/dev/null || echo refused";
+            stage.see(pod("p", script))
+        },
+    ),
 ];

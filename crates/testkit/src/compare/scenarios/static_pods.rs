@@ -23,6 +23,16 @@ fn file(stage: &Stage<'_>) -> String {
     format!("/etc/kubernetes/manifests/{}.json", stage.namespace())
 }
 
+/// Puts the same pod into a file that comes later in the directory.
+fn put_again(stage: &Stage<'_>, grace: u32) -> Result<()> {
+    let file = file(stage);
+    let old = format!("{file}.old");
+    let change = format!("s/\\(terminationGracePeriodSeconds\":\\)[0-9]*/\\1{grace}/");
+    let beside = format!("/etc/kubernetes/{}.old", stage.namespace());
+    let script = format!("sed '{change}' {file} > {beside}; mv {beside} {old}");
+    stage.on_node(&script).map(drop)
+}
+
 fn mirror(stage: &Stage<'_>) -> String {
     format!("web-{}", stage.node_name())
 }
@@ -64,6 +74,24 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                 view.pod(&name)
                     .is_some_and(|pod| grace(pod) == Some(6) && is_ready(pod))
             })?;
+            take_away(stage)
+        },
+    ),
+    Scenario::new(
+        "static-pod-twice",
+        "of two files that name one pod the last counts",
+        |stage| {
+            put(stage, 5)?;
+            let name = mirror(stage);
+            stage.running(&name)?;
+            stage.look_away(&name)?;
+            put_again(stage, 6)?;
+            stage.until("the mirror of the second file", |view| {
+                view.pod(&name)
+                    .is_some_and(|pod| grace(pod) == Some(6) && is_ready(pod))
+            })?;
+            let old = format!("{}.old", file(stage));
+            stage.on_node(&format!("rm {old}"))?;
             take_away(stage)
         },
     ),

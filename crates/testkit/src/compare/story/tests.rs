@@ -82,6 +82,23 @@ fn sequences_hold_each_change_once_and_how_long_it_lasted() {
 }
 
 #[test]
+fn a_condition_that_goes_has_lasted_until_then() {
+    let with = json!({"conditions": [{"type": "PodResizeInProgress", "status": "True"}]});
+    let tape = [
+        sighting(1, pod("u", &with)),
+        sighting(3, pod("u", &json!({}))),
+        sighting(4, pod("u", &json!({}))),
+        sighting(6, pod("u", &with)),
+    ];
+    let record = record(&place(), &tape, &[], &BTreeMap::new(), None);
+    let lasted: Vec<_> = record.pods["p"].sequences["condition PodResizeInProgress"]
+        .iter()
+        .map(|span| span.lasted)
+        .collect();
+    assert_eq!(lasted, [Some(Duration::from_secs(2)), None]);
+}
+
+#[test]
 fn a_name_that_comes_again_is_another_pod_and_generated_names_get_numbers() {
     let generated = |uid: &str, name: &str| {
         json!({"metadata": {

@@ -28,6 +28,18 @@ pub(super) fn specs() -> Vec<Spec> {
             ))
             .main(json!({"ports": [{"name": "web", "containerPort": 8081}]}))
             .grace(2),
+        // There is no time for it when the container is replaced.
+        spec("pre-stop-without-grace")
+            .main(hook("preStop", json!({"exec": {"command": ["true"]}})))
+            .pod(json!({"terminationGracePeriodSeconds": 0}))
+            .then(
+                "",
+                json!({"spec": {"containers": [{
+                    "name": "main", "image": "registry.example/pre-stop-without-grace/main:2",
+                }]}}),
+                Until::Restarted("main", 1),
+            )
+            .lives(2),
         spec("pre-stop-sleep").main(hook("preStop", json!({"sleep": {"seconds": 1}}))),
         spec("post-start-command")
             .main(hook("postStart", json!({"exec": {"command": ["true"]}})))

@@ -137,6 +137,25 @@ fn who_finds_no_room_waits_and_is_told_of_once() {
 }
 
 #[test]
+fn who_was_taken_away_while_it_waited_is_asked_about_no_more() {
+    let mut case = Case::new();
+    case.wants("p", 1, 1);
+    case.wants("q", 3, 1);
+    case.told();
+    case.wants("p", 2, 2);
+    case.told();
+    case.retried(&Room::of(4), 1);
+    assert!(case.fold.has_waiting());
+    case.sources.take("p");
+    case.told();
+    case.kept("q");
+    let room = Room::of(4);
+    assert_eq!(case.retried(&room, 2), []);
+    assert!(room.asked.borrow().is_empty());
+    assert!(!case.fold.has_waiting());
+}
+
+#[test]
 fn what_can_never_be_is_not_asked_again() {
     let mut case = Case::new();
     case.wants("p", 1, 1);

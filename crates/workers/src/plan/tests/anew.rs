@@ -99,8 +99,14 @@ fn an_init_container_of_which_nothing_is_known_is_retried_by_its_own_policy() {
         ("Always", Some("Never"), false),
     ] {
         let planned = case(pods, own).plan();
-        let killed = matches!(planned, Plan::Kill(_));
-        assert_eq!(killed, again, "{pods} {own:?} {planned:?}");
+        let Plan::Kill(kills) = &planned else {
+            assert!(!again, "{pods} {own:?} {planned:?}");
+            continue;
+        };
+        assert!(again, "{pods} {own:?} {planned:?}");
+        let messages: Vec<&str> = kills.iter().map(|kill| kill.message.as_str()).collect();
+        let expected = "Init container is in \"unknown\" state, try killing it before restart";
+        assert_eq!(messages, [expected]);
     }
 }
 

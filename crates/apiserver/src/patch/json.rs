@@ -1,0 +1,120 @@
+//! JSON patch (RFC 6902), refused in the words of upstream's library.
+
+use http::StatusCode;
+use json_patch::{AddOperation, Patch, PatchOperation};
+use serde_json::{Value, json};
+
+use crate::Failure;
+
+/// The most operations that one patch may have.
+const MAX_OPERATIONS: usize = 10_000;
+
+pub(super) fn apply(original: &Value, patch: &[u8]) -> Result<Value, Failure> {
+    let patch: Patch = match serde_json::from_slice(patch) {
+        Ok(patch) => patch,
+        Err(error) => return Err(unreadable(patch, &error)),
+    };
+    if patch.0.len() > MAX_OPERATIONS {
+        let message = format!(
+            "Request entity is too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            patch.0.len()
+        );
+        return Err(Failure::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+        ));
+    }
+    let mut patched = original.clone();
+    for operation in patch.0 {
+        let operation = [as_upstream_reads(operation, &patched)];
+        json_patch::patch(&mut patched, &operation).map_err(|_| refused())?;
+    }
+    Ok(patched)
+}
+
+/// Upstream's library takes a field that is not there for one that is null.
+fn as_upstream_reads(operation: PatchOperation, object: &Value) -> PatchOperation {
+    match operation {
+        PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
+            let parent = replace
+                .path
+                .as_str()
+                .rsplit_once('/')
+                .map_or("", |(parent, _)| parent);
+            if object.pointer(parent).is_some_and(Value::is_object) {
+                return PatchOperation::Add(AddOperation {
+                    path: replace.path,
+                    value: replace.value,
+                });
+            }
+            PatchOperation::Replace(replace)
+        }
+        other => other,
+    }
+}
+
+/// JSON that is no patch; operations that nobody knows are only found when it is applied.
+fn unreadable(patch: &[u8], error: &serde_json::Error) -> Failure {
+    match serde_json::from_slice::<Value>(patch) {
+        Ok(Value::Array(_)) => refused(),
+        Ok(_) => Failure::bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ),
+        Err(_) => Failure::bad_request(format!("error decoding patch: {error}")),
+    }
+}
+
+/// Upstream does not say what.
+fn refused() -> Failure {
+    let message = "the server rejected our request due to an error in our request";
+    Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with_details(json!({}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_done_in_order() {
+        let original = json!({"a": [1, 2], "b": {"c~d": 1, "e/f": 2}});
+        let patch = json!([
+            {"op": "test", "path": "/a/0", "value": 1},
+            {"op": "add", "path": "/a/-", "value": 3},
+            {"op": "add", "path": "/a/0", "value": 0},
+            {"op": "replace", "path": "/b/c~0d", "value": 5},
+            {"op": "replace", "path": "/b/new", "value": 6},
+            {"op": "remove", "path": "/b/e~1f"},
+            {"op": "copy", "from": "/a", "path": "/g"},
+            {"op": "move", "from": "/b", "path": "/h"},
+        ]);
+        let patched = apply(&original, patch.to_string().as_bytes()).unwrap();
+        assert_eq!(
+            patched,
+            json!({"a": [0, 1, 2, 3], "g": [0, 1, 2, 3], "h": {"c~d": 5, "new": 6}})
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_as_a_whole() {
+        let original = json!({"a": {"b": 1}});
+        let cases = [
+            json!([{"op": "test", "path": "/a/b", "value": 2}]),
+            json!([{"op": "remove", "path": "/a/c"}]),
+            json!([{"op": "replace", "path": "/x/c", "value": 2}]),
+            json!([{"op": "add", "path": "/x/y", "value": 2}]),
+            json!([{"op": "move", "from": "/x", "path": "/y"}]),
+            json!([{"op": "jump", "path": "/x"}]),
+        ];
+        for patch in cases {
+            let failure = apply(&original, patch.to_string().as_bytes()).unwrap_err();
+            assert_eq!(
+                (failure.code.as_u16(), failure.reason),
+                (422, "Invalid"),
+                "{patch}"
+            );
+        }
+        let failure = apply(&original, br#"{"op": "remove"}"#).unwrap_err();
+        assert_eq!(failure.code, StatusCode::BAD_REQUEST);
+    }
+}

@@ -1,0 +1,430 @@
+use std::future::Future;
+use std::time::{Duration, SystemTime};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::clock::Clock;
+use crate::failure::Failure;
+use crate::kinds::{CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS};
+use crate::store::{Key, Selector, Store, Window};
+
+async fn with_objects<F: Future>(window: Window, work: impl FnOnce(Objects) -> F) -> F::Output {
+    let (store, writer) = Store::open(None, window).unwrap();
+    let shutdown = CancellationToken::new();
+    let mut running = JoinSet::new();
+    running.spawn(writer.run(shutdown.clone()));
+    let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let objects = Objects::new(store, Clock::starting_at(start));
+    let namespace = json!({"metadata": {"name": "x"}});
+    objects.create(&NAMESPACES, "", namespace).await.unwrap();
+    let account = json!({"metadata": {"name": "default"}});
+    objects
+        .create(&SERVICE_ACCOUNTS, "x", account)
+        .await
+        .unwrap();
+    let output = work(objects).await;
+    shutdown.cancel();
+    running.join_all().await;
+    output
+}
+
+async fn in_namespace<F: Future>(work: impl FnOnce(Objects) -> F) -> F::Output {
+    with_objects(Window::default(), work).await
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"a": "1"}})
+}
+
+fn pod(name: &str, node: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {
+        "nodeName": node,
+        "containers": [{"name": "main", "image": "example.com/a:1"}],
+    }})
+}
+
+fn key(name: &str) -> Key {
+    Key::new(&CONFIG_MAPS, "x", name)
+}
+
+fn pod_key(name: &str) -> Key {
+    Key::new(&PODS, "x", name)
+}
+
+fn with_grace(seconds: i64) -> DeleteOptions {
+    DeleteOptions {
+        grace_period_seconds: Some(seconds),
+        ..DeleteOptions::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_object_has_an_identity_and_one_of_the_same_name_is_refused() {
+    in_namespace(async |objects: Objects| {
+        let made = objects
+            .create(&CONFIG_MAPS, "x", config_map("a"))
+            .await
+            .unwrap()
+            .value();
+        let metadata = &made["metadata"];
+        assert_eq!(metadata["uid"].as_str().map(str::len), Some(36));
+        assert_eq!(
+            metadata["uid"].as_str().and_then(|uid| uid.chars().nth(14)),
+            Some('4')
+        );
+        assert_eq!(metadata["creationTimestamp"], "2027-01-15T08:00:00Z");
+        assert_eq!(metadata["namespace"], "x");
+        assert_eq!(
+            (&made["apiVersion"], &made["kind"]),
+            (&json!("v1"), &json!("ConfigMap"))
+        );
+        let again = objects
+            .create(&CONFIG_MAPS, "x", config_map("a"))
+            .await
+            .unwrap_err();
+        assert_eq!(again.reason, "AlreadyExists");
+        assert_eq!(again.message, "configmaps \"a\" already exists");
+        let lost = objects
+            .create(&CONFIG_MAPS, "y", config_map("a"))
+            .await
+            .unwrap_err();
+        assert_eq!(lost.message, "namespaces \"y\" not found");
+        let mut elsewhere = config_map("b");
+        elsewhere["metadata"]["namespace"] = "z".into();
+        let refused = objects
+            .create(&CONFIG_MAPS, "x", elsewhere)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code, StatusCode::BAD_REQUEST);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_are_made_from_a_beginning() {
+    in_namespace(async |objects: Objects| {
+        let base = "l".repeat(70);
+        for beginning in ["web-", base.as_str()] {
+            let object = json!({"metadata": {"generateName": beginning}});
+            let made = objects.create(&CONFIG_MAPS, "x", object).await.unwrap();
+            let kept = &beginning[..beginning.len().min(58)];
+            assert!(made.name().starts_with(kept), "{}", made.name());
+            assert_eq!(made.name().len(), kept.len() + 5);
+            assert_eq!(made.value()["metadata"]["generateName"], beginning);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_node_has_waits_for_it_and_its_grace_only_shrinks() {
+    in_namespace(async |objects: Objects| {
+        objects.create(&PODS, "x", pod("a", "n")).await.unwrap();
+        let marked = objects
+            .delete(&pod_key("a"), DeleteOptions::default())
+            .await
+            .unwrap();
+        let metadata = marked.value()["metadata"].clone();
+        assert_eq!(metadata["deletionGracePeriodSeconds"], 30);
+        assert_eq!(metadata["deletionTimestamp"], "2027-01-15T08:00:30Z");
+        assert_eq!(metadata["generation"], 2);
+        // More is not given, and less counts from the beginning.
+        let same = objects.delete(&pod_key("a"), with_grace(60)).await.unwrap();
+        assert_eq!(same.revision(), marked.revision());
+        let less = objects
+            .delete(&pod_key("a"), with_grace(10))
+            .await
+            .unwrap()
+            .value();
+        assert_eq!(
+            less["metadata"]["deletionTimestamp"],
+            "2027-01-15T08:00:10Z"
+        );
+        tokio::time::advance(Duration::from_secs(20)).await;
+        let late = objects
+            .delete(&pod_key("a"), with_grace(5))
+            .await
+            .unwrap()
+            .value();
+        assert_eq!(
+            late["metadata"]["deletionTimestamp"],
+            "2027-01-15T08:00:20Z"
+        );
+        assert_eq!(late["metadata"]["deletionGracePeriodSeconds"], 1);
+        objects.delete(&pod_key("a"), with_grace(0)).await.unwrap();
+        assert!(objects.get(&pod_key("a")).is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_that_nobody_runs_goes_at_once() {
+    in_namespace(async |objects: Objects| {
+        objects.create(&PODS, "x", pod("a", "")).await.unwrap();
+        objects
+            .delete(&pod_key("a"), DeleteOptions::default())
+            .await
+            .unwrap();
+        assert!(objects.get(&pod_key("a")).is_err());
+        objects.create(&PODS, "x", pod("b", "n")).await.unwrap();
+        let ended = |pod: &mut Value| {
+            pod["status"]["phase"] = "Succeeded".into();
+            true
+        };
+        objects
+            .modify(&pod_key("b"), Part::Status, ended)
+            .await
+            .unwrap();
+        objects
+            .delete(&pod_key("b"), DeleteOptions::default())
+            .await
+            .unwrap();
+        assert!(objects.get(&pod_key("b")).is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_finalizer_holds_and_its_end_is_the_end() {
+    in_namespace(async |objects: Objects| {
+        let mut held = config_map("a");
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        objects.create(&CONFIG_MAPS, "x", held).await.unwrap();
+        let marked = objects
+            .delete(&key("a"), DeleteOptions::default())
+            .await
+            .unwrap();
+        assert!(marked.value()["metadata"]["deletionTimestamp"].is_string());
+        let again = objects
+            .delete(&key("a"), DeleteOptions::default())
+            .await
+            .unwrap();
+        assert_eq!(again.revision(), marked.revision());
+        let release = |object: &mut Value| {
+            object["metadata"]["finalizers"] = json!([]);
+            true
+        };
+        objects
+            .modify(&key("a"), Part::Main, release)
+            .await
+            .unwrap();
+        assert!(objects.get(&key("a")).is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_expects_another_object_is_a_conflict() {
+    in_namespace(async |objects: Objects| {
+        objects
+            .create(&CONFIG_MAPS, "x", config_map("a"))
+            .await
+            .unwrap();
+        let other = DeleteOptions {
+            uid: Some("other".to_owned()),
+            ..DeleteOptions::default()
+        };
+        let refused = objects.delete(&key("a"), other).await.unwrap_err();
+        assert_eq!(refused.reason, "Conflict");
+        assert!(
+            refused
+                .message
+                .contains("the UID in the precondition (other)"),
+            "{refused}"
+        );
+        let older = DeleteOptions {
+            resource_version: Some("1".to_owned()),
+            ..DeleteOptions::default()
+        };
+        assert_eq!(
+            objects.delete(&key("a"), older).await.unwrap_err().reason,
+            "Conflict"
+        );
+    })
+    .await;
+}
+
+async fn replace(objects: &Objects, object: Value) -> Result<Written, Failure> {
+    let options = UpdateOptions::default();
+    let change = |_: &Value| Ok(object.clone());
+    objects
+        .update_with(&key("a"), Part::Main, change, &options)
+        .await
+}
+
+#[tokio::test]
+async fn an_update_is_of_what_was_read() {
+    in_namespace(async |objects: Objects| {
+        let first = objects
+            .create(&CONFIG_MAPS, "x", config_map("a"))
+            .await
+            .unwrap();
+        let mut object = first.value();
+        // Nothing to write is nothing written.
+        let same = replace(&objects, object.clone()).await.unwrap();
+        assert_eq!(same.value(), object);
+        object["data"]["a"] = "2".into();
+        object["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z".into();
+        let second = replace(&objects, object.clone()).await.unwrap().value();
+        assert_eq!(
+            second["metadata"]["creationTimestamp"],
+            first.value()["metadata"]["creationTimestamp"]
+        );
+        let stale = replace(&objects, object.clone()).await.unwrap_err();
+        assert_eq!(stale.reason, "Conflict");
+        // Without a revision it is whatever there is; with another uid it is another object.
+        object["metadata"]["resourceVersion"] = Value::Null;
+        object["data"]["a"] = "3".into();
+        assert!(replace(&objects, object.clone()).await.is_ok());
+        object["metadata"]["uid"] = "other".into();
+        assert_eq!(
+            replace(&objects, object).await.unwrap_err().reason,
+            "Conflict"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn changes_made_at_once_are_all_made() {
+    in_namespace(async |objects: Objects| {
+        objects
+            .create(&CONFIG_MAPS, "x", config_map("a"))
+            .await
+            .unwrap();
+        let mut changing = JoinSet::new();
+        for index in 0..20 {
+            let objects = objects.clone();
+            changing.spawn(async move {
+                let add = move |object: &mut Value| {
+                    object["data"][format!("k{index}")] = "1".into();
+                    true
+                };
+                objects.modify(&key("a"), Part::Main, add).await.map(drop)
+            });
+        }
+        assert!(changing.join_all().await.iter().all(Result::is_ok));
+        let data = objects.get(&key("a")).unwrap().value()["data"].clone();
+        assert_eq!(data.as_object().map(serde_json::Map::len), Some(21));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_begins_in_a_namespace_that_is_going() {
+    in_namespace(async |objects: Objects| {
+        let namespace = Key::global(&NAMESPACES, "x");
+        let marked = objects
+            .delete(&namespace, DeleteOptions::default())
+            .await
+            .unwrap();
+        assert_eq!(marked.value()["status"]["phase"], "Terminating");
+        let refused = objects
+            .create(&CONFIG_MAPS, "x", config_map("a"))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code, StatusCode::FORBIDDEN);
+        assert_eq!(
+            refused.details["causes"][0]["reason"],
+            "NamespaceTerminating"
+        );
+    })
+    .await;
+}
+
+fn page(limit: usize, continued: Option<String>) -> ListOptions {
+    ListOptions {
+        selector: Selector::in_namespace(Some("x")),
+        limit: Some(limit),
+        continued,
+        ..ListOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn the_pages_of_a_list_are_of_one_moment() {
+    in_namespace(async |objects: Objects| {
+        for name in ["a", "b", "c", "d", "e"] {
+            objects
+                .create(&CONFIG_MAPS, "x", config_map(name))
+                .await
+                .unwrap();
+        }
+        let first = objects.list(&CONFIG_MAPS, &page(2, None)).unwrap();
+        assert_eq!(first.remaining, Some(3));
+        objects
+            .delete(&key("c"), DeleteOptions::default())
+            .await
+            .unwrap();
+        objects
+            .create(&CONFIG_MAPS, "x", config_map("bb"))
+            .await
+            .unwrap();
+        let second = objects
+            .list(&CONFIG_MAPS, &page(2, first.continued.clone()))
+            .unwrap();
+        let third = objects
+            .list(&CONFIG_MAPS, &page(2, second.continued.clone()))
+            .unwrap();
+        let pages = [&first, &second, &third];
+        let names = pages
+            .iter()
+            .flat_map(|page| page.items.iter().map(|item| item.name().to_owned()));
+        assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
+        assert!(pages.iter().all(|page| page.revision == first.revision));
+        assert_eq!(third.continued, None);
+        assert!(
+            objects
+                .list(&CONFIG_MAPS, &page(2, Some("?".to_owned())))
+                .is_err()
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_list_that_took_too_long_can_go_on_as_things_are_now() {
+    let window = Window {
+        changes: 1,
+        ..Window::default()
+    };
+    with_objects(window, async |objects: Objects| {
+        for name in ["a", "b", "c"] {
+            objects
+                .create(&CONFIG_MAPS, "x", config_map(name))
+                .await
+                .unwrap();
+        }
+        let first = objects.list(&CONFIG_MAPS, &page(1, None)).unwrap();
+        for name in ["d", "e", "f"] {
+            objects
+                .create(&CONFIG_MAPS, "x", config_map(name))
+                .await
+                .unwrap();
+        }
+        let expired = objects
+            .list(&CONFIG_MAPS, &page(9, first.continued))
+            .unwrap_err();
+        assert_eq!(
+            (expired.code, expired.reason),
+            (StatusCode::GONE, "Expired")
+        );
+        let rest = objects
+            .list(&CONFIG_MAPS, &page(9, expired.continued))
+            .unwrap();
+        assert_eq!(rest.items.len(), 5);
+        let ahead = ListOptions {
+            resource_version: Some(1_000_000),
+            ..page(1, None)
+        };
+        assert_eq!(
+            objects.list(&CONFIG_MAPS, &ahead).unwrap_err().code,
+            StatusCode::GATEWAY_TIMEOUT
+        );
+    })
+    .await;
+}

@@ -1,0 +1,252 @@
+//! `ferrolet explain`: what a node does, step by step, with the objects of this
+//! machine's node where there is one. [`live`] is what was seen; each walk is a pure
+//! function of it.
+
+mod bootstrap;
+mod heartbeat;
+mod live;
+mod pod;
+mod rotation;
+mod walk;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::task::spawn_blocking;
+
+use self::live::Live;
+use self::walk::Walk;
+use crate::certs::look::Looked;
+use crate::local_node::cluster::{Cluster, Reach, options};
+use crate::local_node::look::Look;
+use crate::local_node::{self, LocalNode, NodeArguments, WHERE_FROM};
+use crate::output::{Failure, ended, print};
+
+/// For one question to the API server.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Subcommand)]
+pub(crate) enum Topic {
+    /// From a token to a node: the first certificate, and who approves it
+    #[command(after_help = WHERE_FROM)]
+    Bootstrap(NodeArguments),
+    /// What keeps a node Ready: lease, status, and what silence leads to
+    #[command(after_help = WHERE_FROM)]
+    Heartbeat(NodeArguments),
+    /// From the scheduler to the end of the last container
+    #[command(after_help = WHERE_FROM)]
+    Pod(PodArguments),
+    /// How certificates are renewed, and what happens if they are not
+    #[command(after_help = WHERE_FROM)]
+    Rotation(NodeArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct PodArguments {
+    /// A pod of this node [default: the newest]
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pod: Option<String>,
+    #[command(flatten)]
+    node: NodeArguments,
+}
+
+pub(crate) fn run(topic: &Topic) -> ExitCode {
+    ended(local_node::block_on(explain(topic)))
+}
+
+async fn explain(topic: &Topic) -> Result<(), Failure> {
+    let (arguments, pod) = match topic {
+        Topic::Bootstrap(node) | Topic::Heartbeat(node) | Topic::Rotation(node) => {
+            (node, WantedPod::None)
+        }
+        Topic::Pod(PodArguments { pod, node }) => match pod {
+            None => (node, WantedPod::Newest),
+            Some(pod) => (node, WantedPod::Named(pod.clone())),
+        },
+    };
+    let (live, head) = Box::pin(look(arguments, &pod)).await?;
+    let live = live.as_ref();
+    let walk: Walk = match topic {
+        Topic::Bootstrap(_) => bootstrap::walk(live),
+        Topic::Heartbeat(_) => heartbeat::walk(live),
+        Topic::Pod(_) => pod::walk(live),
+        Topic::Rotation(_) => rotation::walk(live),
+    };
+    print(&walk.text(&head))
+}
+
+/// Which pod is told of.
+#[derive(Debug, PartialEq, Eq)]
+enum WantedPod {
+    None,
+    Newest,
+    Named(String),
+}
+
+/// The node of this machine, and a sentence about it.
+async fn look(
+    arguments: &NodeArguments,
+    wanted: &WantedPod,
+) -> Result<(Option<Live>, String), Failure> {
+    let options = options();
+    let given = arguments.clone();
+    let node = spawn_blocking(move || LocalNode::find(&given)).await?;
+    if node.agent.is_none() && !node.is_member {
+        let head = "No agent of yours runs on this machine, and it has joined no cluster: names in capital letters stand for yours. `ferrolet up` makes one to look at.";
+        return Ok((None, head.to_owned()));
+    }
+    let now = Timestamp::try_from(options.clock.now()).unwrap_or_default();
+    let places = node.places.clone();
+    let looked = spawn_blocking(move || Looked::at(&places, now)).await?;
+    let mut live = Live::new(&node, looked, now);
+    let mut head = match &node.agent {
+        Some(agent) => format!(
+            "With the objects of node {}, agent {}, process {}.",
+            node.told(),
+            agent.name(),
+            agent.id
+        ),
+        None => format!(
+            "With the objects of node {}, whose agent does not run.",
+            node.name
+        ),
+    };
+    if let Some(others) = others(&node) {
+        let _ = write!(head, " {others}");
+    }
+    let cluster = Cluster::open(&node, &options, PATIENCE);
+    let seen = match cluster.reach().await {
+        Reach::Answers { .. } => Box::pin(ask(&cluster, &mut live, wanted)).await,
+        Reach::Silent(cause) => {
+            let _ = write!(
+                head,
+                " The API server does not answer ({cause}): what it knows is missing."
+            );
+            Ok(())
+        }
+        Reach::NoServer => {
+            head.push_str(" It belongs to no cluster: what an API server knows is missing.");
+            Ok(())
+        }
+    };
+    cluster.close().await;
+    seen?;
+    Ok((Some(live), head))
+}
+
+/// Where several clusters run, how the others are chosen.
+fn others(node: &LocalNode) -> Option<String> {
+    let others = &node.embedded.as_ref()?.others;
+    let other = others.first()?;
+    Some(format!(
+        "{} more of `ferrolet up` here; choose one with `export KUBECONFIG={}`.",
+        match others.len() {
+            1 => "There is one cluster".to_owned(),
+            count => format!("There are {count} clusters"),
+        },
+        other.display()
+    ))
+}
+
+async fn ask(cluster: &Cluster, live: &mut Live, wanted: &WantedPod) -> Result<(), Failure> {
+    let (node, lease, requests) = tokio::join!(cluster.node(), cluster.lease(), cluster.requests());
+    live.node = node.1.seen().cloned().flatten();
+    live.lease = lease.seen().cloned().flatten();
+    live.requests = requests.seen().cloned().unwrap_or_default();
+    if *wanted == WantedPod::None {
+        return Ok(());
+    }
+    let pods = match cluster.pods().await {
+        Look::Seen(pods) => pods,
+        Look::Hidden(hidden) => {
+            return Err(Failure::Failed(format!(
+                "its pods cannot be seen: {}",
+                hidden.why
+            )));
+        }
+        Look::Skipped => Vec::new(),
+    };
+    live.pod = chosen(pods, wanted, &live.name)?;
+    if let Some(pod) = &live.pod {
+        live.events = cluster.events(pod).await;
+    }
+    Ok(())
+}
+
+/// The pod that is named, or the newest.
+fn chosen(pods: Vec<Pod>, wanted: &WantedPod, node: &str) -> Result<Option<Pod>, Failure> {
+    let WantedPod::Named(wanted) = wanted else {
+        let made = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        return Ok(pods.into_iter().max_by_key(made));
+    };
+    let (namespace, name) = match wanted.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, wanted.as_str()),
+    };
+    let fits = |pod: &Pod| {
+        pod.metadata.name.as_deref() == Some(name)
+            && (namespace.is_none() || pod.metadata.namespace.as_deref() == namespace)
+    };
+    let found = pods.into_iter().find(fits);
+    found.map(Some).ok_or_else(|| {
+        Failure::Failed(format!(
+            "node {node} has no pod {wanted}; `kubectl get pods --all-namespaces --field-selector spec.nodeName={node}` lists those that it has"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_walk_can_be_told_without_a_node() {
+        for walk in [
+            bootstrap::walk(None),
+            heartbeat::walk(None),
+            pod::walk(None),
+            rotation::walk(None),
+        ] {
+            let text = walk.text("Nothing is here.");
+            assert!(walk.steps.len() >= 5, "{text}");
+            assert!(!text.contains("     here "), "{text}");
+            assert!(text.contains("     look "), "{text}");
+        }
+        let text = bootstrap::walk(None).text("");
+        assert!(text.contains("system:node:NODE"), "{text}");
+    }
+
+    fn pod(namespace: &str, name: &str, made: i64) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.namespace = Some(namespace.to_owned());
+        pod.metadata.name = Some(name.to_owned());
+        let made = Timestamp::from_second(made).unwrap();
+        let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(made);
+        pod.metadata.creation_timestamp = Some(time);
+        pod
+    }
+
+    #[test]
+    fn a_pod_is_named_with_or_without_its_namespace_or_is_the_newest() {
+        let pods = || vec![pod("a", "x", 10), pod("b", "y", 30), pod("b", "x", 20)];
+        let name = |wanted: Option<&str>| {
+            let wanted = wanted.map_or(WantedPod::Newest, |name| WantedPod::Named(name.to_owned()));
+            let found = chosen(pods(), &wanted, "n1").unwrap().unwrap();
+            let metadata = found.metadata;
+            format!("{}/{}", metadata.namespace.unwrap(), metadata.name.unwrap())
+        };
+        assert_eq!(name(None), "b/y");
+        assert_eq!(name(Some("x")), "a/x");
+        assert_eq!(name(Some("b/x")), "b/x");
+        let Err(Failure::Failed(said)) = chosen(pods(), &WantedPod::Named("z".to_owned()), "n1")
+        else {
+            panic!("there is no such pod");
+        };
+        assert!(said.contains("node n1 has no pod z"), "{said}");
+        assert_eq!(chosen(Vec::new(), &WantedPod::Newest, "n1"), Ok(None));
+    }
+}

@@ -1,0 +1,239 @@
+//! The commands by which things are mended on this machine.
+
+use std::path::{Path, PathBuf};
+
+use config::settings::{Origin, Settings};
+
+use super::embedded::Embedded;
+use super::process::Agent;
+use crate::join::agent::LOG_FILE;
+
+/// How this machine's agent is started, and what follows from that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remedies {
+    systemd: bool,
+    /// The process that runs.
+    agent: Option<u32>,
+    /// What starts one where systemd does not.
+    line: String,
+    /// It is part of a `ferrolet up`: what shows how that fares.
+    up: Option<String>,
+}
+
+impl Remedies {
+    pub(crate) fn new(systemd: bool, agent: Option<&Agent>, flags: &[String]) -> Self {
+        let (program, command) = match agent {
+            Some(agent) if !agent.flags.is_empty() => {
+                (agent.program.clone(), agent.command.clone())
+            }
+            _ => {
+                let own = std::env::current_exe();
+                let program = own.unwrap_or_else(|_| PathBuf::from("ferrolet"));
+                (program, vec!["kubelet".to_owned()])
+            }
+        };
+        let program = program.display().to_string();
+        let program = program.trim_end_matches(" (deleted)").to_owned();
+        let words = [vec![program], command, flags.to_vec()].concat();
+        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        Self {
+            systemd,
+            agent: agent.map(|agent| agent.id),
+            line: words.join(" "),
+            up: None,
+        }
+    }
+
+    /// Of a node in a `ferrolet up`, which systemd knows nothing of.
+    pub(super) fn of_up(process: u32, embedded: &Embedded) -> Self {
+        let words: Vec<String> = embedded.line.iter().map(|word| quoted(word)).collect();
+        let look = match &embedded.log {
+            Some(log) => format!("tail --lines 50 {}", log.display()),
+            // It talks to its terminal. What its node has to say is also in events.
+            None => format!(
+                "kubectl --kubeconfig {} get events --all-namespaces",
+                embedded.kubeconfig().display()
+            ),
+        };
+        Self {
+            systemd: false,
+            agent: Some(process),
+            line: words.join(" "),
+            up: Some(look),
+        }
+    }
+
+    /// Starts the agent, which does not run.
+    pub(crate) fn start(&self) -> String {
+        if self.systemd {
+            return "systemctl start kubelet".to_owned();
+        }
+        self.background()
+    }
+
+    pub(crate) fn restart(&self) -> String {
+        match (self.systemd, self.agent) {
+            (true, _) => "systemctl restart kubelet".to_owned(),
+            (false, Some(id)) => format!("kill {id}; sleep 2; {}", self.background()),
+            (false, None) => self.background(),
+        }
+    }
+
+    /// Starts it, or starts it anew.
+    pub(crate) fn revive(&self) -> String {
+        if self.agent.is_some() {
+            self.restart()
+        } else {
+            self.start()
+        }
+    }
+
+    /// Where the agent says why.
+    pub(crate) fn log(&self) -> String {
+        if self.systemd {
+            return "journalctl --unit kubelet --lines 50 --no-pager".to_owned();
+        }
+        if let Some(look) = &self.up {
+            return look.clone();
+        }
+        format!("tail --lines 50 {LOG_FILE}")
+    }
+
+    /// Restarts whoever listens at the runtime's socket.
+    pub(crate) fn restart_runtime(&self, socket: &Path) -> String {
+        let name = if socket.to_string_lossy().contains("crio") {
+            "crio"
+        } else {
+            "containerd"
+        };
+        if self.systemd {
+            return format!("systemctl restart {name}");
+        }
+        format!("service {name} restart")
+    }
+
+    /// A command of another part, which knows of systemd only.
+    pub(crate) fn here(&self, command: &str) -> String {
+        if self.systemd {
+            return command.to_owned();
+        }
+        command
+            .replace("systemctl restart kubelet", &self.restart())
+            .replace("systemctl start kubelet", &self.start())
+            .replace("systemctl status kubelet", &self.log())
+    }
+
+    /// Gives a field of one value another one, where it stands, and lets the agent read it.
+    /// `None` where no line of a file does that: a flag has the last word.
+    pub(crate) fn set(
+        &self,
+        settings: &Settings,
+        file: Option<&Path>,
+        field: &str,
+        value: &str,
+    ) -> Option<String> {
+        // It writes the file anew at each start.
+        if self.up.is_some() {
+            return None;
+        }
+        let edit = match settings.origin_of(field) {
+            Some(Origin::Flag(_)) => return None,
+            Some(Origin::File(spot) | Origin::DropIn(spot)) => {
+                format!("sed -i 's|^{field}:.*|{field}: {value}|' {}", spot.file)
+            }
+            _ => format!("echo '{field}: {value}' >> {}", file?.display()),
+        };
+        Some(format!("{edit} && {}", self.revive()))
+    }
+
+    fn background(&self) -> String {
+        if self.up.is_some() {
+            return self.line.clone();
+        }
+        format!("nohup {} >>{LOG_FILE} 2>&1 &", self.line)
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@%+".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use config::flags::CommandLine;
+    use config::load::resolve;
+
+    use super::*;
+
+    fn agent() -> Agent {
+        Agent {
+            id: 812,
+            program: "/opt/ferrolet (deleted)".into(),
+            command: vec!["kubelet".to_owned()],
+            flags: vec!["--v=2".to_owned()],
+            directory: "/".into(),
+        }
+    }
+
+    #[test]
+    fn the_agent_is_started_as_the_machine_starts_it() {
+        let flags = ["--v=2".to_owned(), "--eviction-hard=a<1%".to_owned()];
+        let with_systemd = Remedies::new(true, Some(&agent()), &flags);
+        assert_eq!(with_systemd.revive(), "systemctl restart kubelet");
+        let without = Remedies::new(false, Some(&agent()), &flags);
+        let line = "/opt/ferrolet kubelet --v=2 '--eviction-hard=a<1%'";
+        let background = format!("nohup {line} >>/var/log/ferrolet-kubelet.log 2>&1 &");
+        assert_eq!(without.start(), background);
+        assert_eq!(without.revive(), format!("kill 812; sleep 2; {background}"));
+        assert_eq!(
+            without.here("mv a b && systemctl start kubelet"),
+            format!("mv a b && {background}")
+        );
+        assert_eq!(with_systemd.here("systemctl x"), "systemctl x");
+    }
+
+    #[test]
+    fn a_node_of_up_is_mended_by_starting_its_cluster_anew() {
+        let embedded = Embedded {
+            root: "/d".into(),
+            simulated: true,
+            others: Vec::new(),
+            line: ["/opt/ferrolet", "up", "--data-dir=/d"]
+                .map(str::to_owned)
+                .to_vec(),
+            log: None,
+        };
+        let remedies = Remedies::of_up(812, &embedded);
+        let restart = "kill 812; sleep 2; /opt/ferrolet up --data-dir=/d";
+        assert_eq!(remedies.revive(), restart);
+        let look = "kubectl --kubeconfig /d/kubeconfig get events --all-namespaces";
+        assert_eq!(remedies.log(), look);
+        let log = Some("/d/up.log".into());
+        let detached = Remedies::of_up(812, &Embedded { log, ..embedded });
+        assert_eq!(detached.log(), "tail --lines 50 /d/up.log");
+    }
+
+    #[test]
+    fn a_field_is_changed_where_it_stands() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config.yaml");
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: true\n";
+        std::fs::write(&file, text).unwrap();
+        let config = format!("--config={}", file.display());
+        let words = [config, "--cgroup-driver=systemd".to_owned()];
+        let line = CommandLine::parse(&words).unwrap();
+        let settings = resolve(&line, Path::new("/")).unwrap().settings;
+        let remedies = Remedies::new(true, None, &[]);
+        let set = |field, value| remedies.set(&settings, Some(&file), field, value);
+        let there = set("failSwapOn", "false").unwrap();
+        assert!(there.starts_with("sed -i 's|^failSwapOn:.*|failSwapOn: false|' /"));
+        let absent = set("failCgroupV1", "false").unwrap();
+        assert!(absent.starts_with("echo 'failCgroupV1: false' >> /"));
+        assert_eq!(set("cgroupDriver", "cgroupfs"), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! Which runtime the first node gets: what is asked for, and what is there.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use cri::{Client, Config};
+use seams::cri::{ListPodSandboxRequest, StatusRequest};
+use seams::{Runtime as _, SharedClock, start, timeout};
+use tokio::net::UnixStream;
+
+use super::arguments::Wanted;
+use crate::join::machine::SOCKETS;
+use crate::output::Failure;
+
+/// Where containerd listens, unless it was told otherwise.
+const SOCKET: &str = SOCKETS[0];
+
+/// For one call. A runtime that takes longer is none to start with.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What runs the first node's containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    Containerd {
+        endpoint: String,
+        version: String,
+    },
+    Simulated {
+        /// Why it is not containerd; `None`: it was asked for.
+        why: Option<Unusable>,
+    },
+}
+
+/// Why containerd cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    NotThere,
+    NotRoot,
+    Forbidden,
+    Silent(String),
+    NoNetwork(String),
+    /// Pods that this cluster knows nothing of: its node would end them.
+    Occupied(usize),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotThere => write!(
+                formatter,
+                "there is no socket {SOCKET}: install and start containerd"
+            ),
+            Self::NotRoot => write!(
+                formatter,
+                "containerd is here, and a node on it needs root: run this with sudo"
+            ),
+            Self::Forbidden => write!(
+                formatter,
+                "the socket {SOCKET} may not be used: run this as root"
+            ),
+            Self::Silent(cause) => write!(
+                formatter,
+                "containerd does not answer as a runtime of pods: {cause}"
+            ),
+            Self::NoNetwork(cause) => write!(
+                formatter,
+                "containerd has no network for pods ({cause}): put a CNI configuration into /etc/cni/net.d"
+            ),
+            Self::Occupied(pods) => write!(
+                formatter,
+                "containerd has {pods} pods of another node or cluster, which this one would end: \
+                 `crictl pods` shows them, `crictl rmp -fa` removes them all"
+            ),
+        }
+    }
+}
+
+/// Looks, if that matters, and chooses. `returns`: this machine was the cluster's node before,
+/// and its runtime's pods are taken for the cluster's.
+pub(super) async fn choose(
+    wanted: Wanted,
+    returns: bool,
+    clock: &SharedClock,
+) -> Result<Chosen, Failure> {
+    if wanted == Wanted::Sim {
+        return Ok(Chosen::Simulated { why: None });
+    }
+    let root = rustix::process::geteuid().is_root();
+    let found = look(Path::new(SOCKET), root, returns, clock).await;
+    decide(wanted, found)
+}
+
+/// `found` is containerd's version, or why it cannot be used.
+fn decide(
+    wanted: Wanted,
+    found: Result<String, (Unusable, Option<String>)>,
+) -> Result<Chosen, Failure> {
+    let containerd = |version| Chosen::Containerd {
+        endpoint: format!("unix://{SOCKET}"),
+        version,
+    };
+    match (wanted, found) {
+        (Wanted::Sim, _) => Ok(Chosen::Simulated { why: None }),
+        (_, Ok(version)) => Ok(containerd(version)),
+        // Whoever asks for it may have pods that need no network, or be about to bring it.
+        (Wanted::Containerd, Err((Unusable::NoNetwork(_), Some(version)))) => {
+            Ok(containerd(version))
+        }
+        (Wanted::Containerd, Err((why, _))) => {
+            Err(Failure::Failed(format!("{why}; or choose --runtime sim")))
+        }
+        (Wanted::Auto, Err((why, _))) => Ok(Chosen::Simulated { why: Some(why) }),
+    }
+}
+
+async fn look(
+    socket: &Path,
+    root: bool,
+    returns: bool,
+    clock: &SharedClock,
+) -> Result<String, (Unusable, Option<String>)> {
+    let without = |why| (why, None);
+    if !socket.exists() {
+        return Err(without(Unusable::NotThere));
+    }
+    if !root {
+        return Err(without(Unusable::NotRoot));
+    }
+    let silent = |cause: &dyn fmt::Display| without(Unusable::Silent(cause.to_string()));
+    match timeout(&**clock, PATIENCE, UnixStream::connect(socket)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(without(Unusable::Forbidden));
+        }
+        Ok(Err(error)) => return Err(silent(&error)),
+        Err(_) => return Err(silent(&"it takes no connections")),
+    }
+    let config = Config {
+        runtime_endpoint: format!("unix://{}", socket.display()),
+        request_timeout: PATIENCE,
+        ..Config::default()
+    };
+    let client = Client::new(&config, clock.clone()).map_err(|error| silent(&error))?;
+    let asked = ask(&client, returns).await;
+    client.close().await;
+    asked
+}
+
+async fn ask(client: &Client, returns: bool) -> Result<String, (Unusable, Option<String>)> {
+    let silent = |cause: String| (Unusable::Silent(cause), None);
+    let version = start::check(client).await;
+    let version = version.map_err(|error| silent(error.to_string()))?;
+    let version = version.runtime_version;
+    let pods = client.list_pod_sandbox(ListPodSandboxRequest::default());
+    let pods = pods.await.map_err(|error| silent(error.to_string()))?;
+    if !returns && !pods.items.is_empty() {
+        return Err((Unusable::Occupied(pods.items.len()), None));
+    }
+    let status = client.status(StatusRequest { verbose: false }).await;
+    let status = status.map_err(|error| silent(error.to_string()))?.status;
+    let conditions = status.into_iter().flat_map(|status| status.conditions);
+    let mut network = conditions.filter(|condition| condition.r#type == "NetworkReady");
+    match network.next() {
+        Some(ready) if !ready.status => {
+            let why = Unusable::NoNetwork(ready.message);
+            Err((why, Some(version)))
+        }
+        _ => Ok(version),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containerd_is_taken_where_it_can_be_used_and_its_lack_is_told() {
+        let fit = || Ok("2.1".to_owned());
+        let bare = || Err((Unusable::NoNetwork("x".to_owned()), Some("2.1".to_owned())));
+        let none = || Err((Unusable::NotThere, None));
+        let occupied = || Err((Unusable::Occupied(3), None));
+        let name = |wanted, found| match decide(wanted, found) {
+            Ok(Chosen::Containerd { .. }) => "containerd",
+            Ok(Chosen::Simulated { why: None }) => "simulated",
+            Ok(Chosen::Simulated { why: Some(_) }) => "simulated, told why",
+            Err(_) => "refused",
+        };
+        let why = "simulated, told why";
+        for (wanted, outcomes) in [
+            (Wanted::Auto, ["containerd", why, why, why]),
+            (
+                Wanted::Containerd,
+                ["containerd", "containerd", "refused", "refused"],
+            ),
+            (Wanted::Sim, ["simulated"; 4]),
+        ] {
+            let found = [fit(), bare(), none(), occupied()];
+            let found = found.map(|found| name(wanted, found));
+            assert_eq!(found, outcomes, "{wanted:?}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! One pod with its probes: how it stands, what was found, and when it is asked next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use types::{PodName, PodRef, PodUid};
+
+use crate::course::{Course, Rules, Standing, Verdict};
+use crate::desk::{Finding, Findings};
+use crate::metrics::Key;
+use crate::rhythm::Rhythm;
+use crate::view::{End, Purpose, Seen, View, period, probed, rules};
+
+#[derive(Debug)]
+pub(super) struct Chart {
+    pub(super) view: View,
+    pub(super) probes: Vec<Probe>,
+    /// No command runs in it any more.
+    cut: CancellationToken,
+    answers: watch::Sender<Findings>,
+}
+
+/// One probe of a container.
+#[derive(Debug)]
+pub(super) struct Probe {
+    pub(super) key: Key,
+    rules: Rules,
+    course: Course,
+    rhythm: Rhythm,
+    /// Its place in the list of those that wait.
+    pub(super) due: Option<Duration>,
+    /// It is being asked, since when.
+    asked: Option<Duration>,
+    /// When it was asked before that.
+    last: Option<Duration>,
+    /// It is to be asked once more as soon as that is over.
+    again: bool,
+}
+
+/// A question to be asked.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) pod: Arc<Pod>,
+    pub(super) container: String,
+    pub(super) purpose: Purpose,
+    pub(super) id: Arc<str>,
+    pub(super) ip: String,
+    pub(super) cut: CancellationToken,
+}
+
+impl Chart {
+    /// `age` is the agent's, and `chance` from 0 to 1.
+    pub(super) fn new(
+        view: View,
+        answers: watch::Sender<Findings>,
+        now: Duration,
+        age: Duration,
+        chance: impl Fn() -> f64,
+    ) -> Self {
+        let pod = pod_ref(&view.pod);
+        let mut probes = Vec::new();
+        for (sidecar, container) in view.pod.spec.iter().flat_map(probed) {
+            for purpose in Purpose::ALL {
+                let Some(probe) = purpose.of(container) else {
+                    continue;
+                };
+                probes.push(Probe {
+                    key: Key {
+                        pod: pod.clone(),
+                        container: container.name.clone(),
+                        purpose,
+                    },
+                    rules: rules(purpose, sidecar, probe),
+                    course: Course::default(),
+                    rhythm: Rhythm::new(period(probe), now, age, chance()),
+                    due: None,
+                    asked: None,
+                    last: None,
+                    again: false,
+                });
+            }
+        }
+        Self {
+            view,
+            probes,
+            cut: CancellationToken::new(),
+            answers,
+        }
+    }
+
+    /// What is new about the containers.
+    pub(super) fn look(&mut self, agent_began: Timestamp) {
+        if self.view.end == End::Told {
+            self.cut.cancel();
+        }
+        for probe in &mut self.probes {
+            if let Some(seen) = self.view.container(&probe.key.container) {
+                probe.course.see(&probe.rules, seen, agent_began);
+            }
+        }
+    }
+
+    /// When a probe is to be asked next, if nothing else happens; `again`: who is not
+    /// ready is asked at once. Not while it is being asked: then see [`Self::resume`].
+    pub(super) fn arm(
+        &mut self,
+        number: usize,
+        again: bool,
+        now: Duration,
+        wall: Timestamp,
+    ) -> Option<Duration> {
+        let probe = &mut self.probes[number];
+        let at_once = again && probe.is_wanted_at_once(&self.view);
+        if probe.asked.is_some() {
+            probe.again |= at_once;
+            return None;
+        }
+        if at_once && probe.rhythm.has_begun(now) {
+            probe.rhythm.restart(now);
+            return probe.next(&self.view, now, now, wall);
+        }
+        // Whose time has come and who still waits for a turn keeps it; but one beat is one
+        // question.
+        let mut from = probe.due.map_or(now, |due| due.min(now));
+        if let Some(last) = probe.last.filter(|last| *last == from) {
+            from = probe.rhythm.after(last);
+        }
+        probe.next(&self.view, from, now, wall)
+    }
+
+    /// A probe whose time has come is asked, unless that is not so any more.
+    pub(super) fn begin(&mut self, number: usize, now: Duration, wall: Timestamp) -> Option<Job> {
+        let probe = &mut self.probes[number];
+        let seen = probe.seen(&self.view)?;
+        if probe.course.standing(&probe.rules, seen, wall) != Standing::Due {
+            return None;
+        }
+        probe.asked = Some(now);
+        Some(Job {
+            pod: Arc::clone(&self.view.pod),
+            container: probe.key.container.clone(),
+            purpose: probe.key.purpose,
+            id: Arc::clone(&seen.id),
+            ip: self.view.ip.clone(),
+            cut: self.cut.clone(),
+        })
+    }
+
+    /// An answer of the container with this id; another may have taken its place.
+    pub(super) fn conclude(&mut self, number: usize, id: &Arc<str>, well: bool) {
+        let probe = &mut self.probes[number];
+        let stopped = probe.is_stopped(&self.view);
+        if probe.course.id() == Some(id) && !stopped {
+            probe.course.hear(&probe.rules, well);
+        }
+    }
+
+    /// When a probe that was asked is asked next. A beat that it has missed meanwhile
+    /// counts now, as a ticker has it.
+    pub(super) fn resume(
+        &mut self,
+        number: usize,
+        now: Duration,
+        wall: Timestamp,
+    ) -> Option<Duration> {
+        let probe = &mut self.probes[number];
+        let asked = probe.asked.take().unwrap_or(now);
+        probe.last = Some(asked);
+        if std::mem::take(&mut probe.again) && probe.is_wanted_at_once(&self.view) {
+            probe.rhythm.restart(now);
+            return probe.next(&self.view, now, now, wall);
+        }
+        let from = probe.rhythm.after(asked);
+        let due = probe.next(&self.view, from, now, wall);
+        // That it took long is not the agent's doing.
+        due.map(|due| due.max(now))
+    }
+
+    /// Tells those who run the pod, if there is anything new.
+    pub(super) fn publish(&self) {
+        let mut findings: Findings = Vec::new();
+        for probe in &self.probes {
+            let Some(id) = probe.course.id() else {
+                continue;
+            };
+            if findings.iter().all(|finding| finding.id != *id) {
+                findings.push(Finding {
+                    id: Arc::clone(id),
+                    startup: None,
+                    readiness: None,
+                    liveness: None,
+                });
+            }
+            let mut all = findings.iter_mut();
+            let Some(finding) = all.find(|finding| finding.id == *id) else {
+                continue;
+            };
+            let result = match probe.key.purpose {
+                Purpose::Startup => &mut finding.startup,
+                Purpose::Readiness => &mut finding.readiness,
+                Purpose::Liveness => &mut finding.liveness,
+            };
+            *result = probe.course.result();
+        }
+        self.answers.send_if_modified(|before| {
+            let news = *before != findings;
+            if news {
+                *before = findings;
+            }
+            news
+        });
+    }
+}
+
+impl Probe {
+    /// The container, if it is to be asked anything at all.
+    fn seen<'a>(&self, view: &'a View) -> Option<&'a Seen> {
+        let seen = view.container(&self.key.container);
+        seen.filter(|_| !self.is_stopped(view))
+    }
+
+    /// Nobody asks whether what is to end lives; but sidecars go on a while.
+    fn is_stopped(&self, view: &View) -> bool {
+        let goes_on = self.rules.sidecar || self.key.purpose == Purpose::Readiness;
+        view.over || (view.end != End::No && !goes_on)
+    }
+
+    /// One that is not ready though it runs.
+    fn is_wanted_at_once(&self, view: &View) -> bool {
+        let started = |seen: &Seen| seen.running_since.is_some() && seen.started;
+        self.key.purpose == Purpose::Readiness
+            && self.course.result() != Some(Verdict::Success)
+            && self.seen(view).is_some_and(started)
+    }
+
+    /// The first beat from `from` on at which the container may be asked.
+    fn next(
+        &self,
+        view: &View,
+        from: Duration,
+        now: Duration,
+        wall: Timestamp,
+    ) -> Option<Duration> {
+        let seen = self.seen(view)?;
+        let from = match self.course.standing(&self.rules, seen, wall) {
+            Standing::Idle => return None,
+            Standing::Due => from,
+            Standing::NotBefore(time) => {
+                let wait = Duration::try_from(time.duration_since(wall)).unwrap_or_default();
+                from.max(now + wait)
+            }
+        };
+        Some(self.rhythm.from(from))
+    }
+}
+
+fn pod_ref(pod: &Pod) -> PodRef {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let metadata = &pod.metadata;
+    PodRef {
+        name: PodName {
+            namespace: text(&metadata.namespace),
+            name: text(&metadata.name),
+        },
+        uid: PodUid::new(metadata.uid.as_deref().unwrap_or_default()),
+    }
+}

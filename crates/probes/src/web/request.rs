@@ -1,0 +1,352 @@
+//! What an `httpGet` asks for: whom, and with which words. Pure.
+//!
+//! Addresses and paths are written as Go writes them, as servers see them and users
+//! read them in messages.
+
+use http::header::{ACCEPT, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use thiserror::Error;
+
+/// What a path is written with, beside letters and digits.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+/// What a path that is written already may have beside that.
+const ALSO_IN_PATH: &[u8] = b"!'()*[]%";
+
+/// What a query must not have, however it was given.
+const QUERY: &AsciiSet = &percent_encoding::CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>');
+
+/// On whose behalf somebody is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    Hook,
+    Probe,
+}
+
+impl Asker {
+    /// How it introduces itself.
+    pub(crate) fn agent(self) -> &'static str {
+        match self {
+            Self::Hook => "kube-lifecycle/1.36",
+            Self::Probe => "kube-probe/1.36",
+        }
+    }
+}
+
+/// One GET.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Get {
+    pub asker: Asker,
+    pub https: bool,
+    /// IPv6 without brackets.
+    pub host: String,
+    pub port: u16,
+    /// The path as it is asked for, with its query; may be empty.
+    pub path: String,
+    pub headers: HeaderMap,
+    /// Other words in the place of the host that is asked.
+    pub host_header: Option<HeaderValue>,
+}
+
+/// Why nobody can be asked.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum GetError {
+    #[error("strconv.Atoi: parsing {0:?}: invalid syntax")]
+    NoPort(String),
+    #[error("invalid port number: {0}")]
+    Port(i64),
+    #[error("net/http: invalid header field name {0:?}")]
+    HeaderName(String),
+    #[error("net/http: invalid header field value for {0:?}")]
+    HeaderValue(String),
+}
+
+impl Get {
+    /// Of an action of a container: its pod is asked unless the action names a host.
+    pub fn of(
+        action: &HTTPGetAction,
+        container: &Container,
+        ip: &str,
+        asker: Asker,
+    ) -> Result<Self, GetError> {
+        let scheme = action.scheme.as_deref().unwrap_or_default();
+        let host = action.host.as_deref().filter(|host| !host.is_empty());
+        let (headers, host_header) = headers(action, asker.agent())?;
+        Ok(Self {
+            asker,
+            https: scheme.eq_ignore_ascii_case("https"),
+            host: host.unwrap_or(ip).to_owned(),
+            port: port(&action.port, container)?,
+            path: path(action.path.as_deref().unwrap_or_default()),
+            headers,
+            host_header,
+        })
+    }
+
+    /// `host:port`.
+    pub fn authority(&self) -> String {
+        authority(&self.host, self.port)
+    }
+
+    pub fn url(&self) -> String {
+        let scheme = if self.https { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+/// `host:port`, as Go joins them.
+pub(crate) fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+/// A number, or the name that the container gives to one.
+pub(crate) fn port(wanted: &IntOrString, container: &Container) -> Result<u16, GetError> {
+    let number = match wanted {
+        IntOrString::Int(number) => i64::from(*number),
+        IntOrString::String(name) => {
+            let mut ports = container.ports.iter().flatten();
+            let named = ports.find(|port| port.name.as_deref() == Some(name));
+            match named {
+                Some(port) => i64::from(port.container_port),
+                None => name.parse().map_err(|_| GetError::NoPort(name.clone()))?,
+            }
+        }
+    };
+    let fits = u16::try_from(number).ok().filter(|port| *port > 0);
+    fits.ok_or(GetError::Port(number))
+}
+
+/// A path as it was given, with its query, made fit to be asked for.
+fn path(given: &str) -> String {
+    let (given, _) = given.split_once('#').unwrap_or((given, ""));
+    let (path, query) = match given.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (given, None),
+    };
+    let has_bad_escape = {
+        let mut parts = path.split('%').skip(1);
+        parts.any(|part| {
+            let digits = part.as_bytes().get(..2);
+            !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        })
+    };
+    if has_bad_escape {
+        // It is no URL at all, so all of it is taken for a path.
+        return rooted(utf8_percent_encode(given, PATH).to_string());
+    }
+    let is_written = path.bytes().all(|byte| {
+        let plain = byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte);
+        plain || ALSO_IN_PATH.contains(&byte)
+    });
+    let mut written = if is_written {
+        path.to_owned()
+    } else {
+        let meant = percent_decode_str(path).collect::<Vec<u8>>();
+        percent_encoding::percent_encode(&meant, PATH).to_string()
+    };
+    written = rooted(written);
+    if let Some(query) = query {
+        written.push('?');
+        written.extend(utf8_percent_encode(query, QUERY));
+    }
+    written
+}
+
+fn rooted(path: String) -> String {
+    if path.is_empty() || path.starts_with('/') {
+        path
+    } else {
+        format!("/{path}")
+    }
+}
+
+fn headers(
+    action: &HTTPGetAction,
+    agent: &str,
+) -> Result<(HeaderMap, Option<HeaderValue>), GetError> {
+    let mut headers = HeaderMap::new();
+    for header in action.http_headers.iter().flatten() {
+        let bad_name = |_| GetError::HeaderName(header.name.clone());
+        let name = HeaderName::try_from(&header.name).map_err(bad_name)?;
+        let bad_value = |_| GetError::HeaderValue(header.name.clone());
+        let value = HeaderValue::try_from(&header.value).map_err(bad_value)?;
+        headers.append(name, value);
+    }
+    let host = headers.remove(HOST).filter(|host| !host.is_empty());
+    let bad_agent = |_| GetError::HeaderValue(USER_AGENT.to_string());
+    for (name, usual) in [(USER_AGENT, agent), (ACCEPT, "*/*")] {
+        match headers.get(&name) {
+            None => {
+                let usual = HeaderValue::try_from(usual).map_err(bad_agent)?;
+                headers.insert(name, usual);
+            }
+            // It was expressly not wanted.
+            Some(value) if value.is_empty() => {
+                headers.remove(name);
+            }
+            Some(_) => {}
+        }
+    }
+    Ok((headers, host))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const AGENT: &str = "kube-lifecycle/1.36";
+
+    fn get(action: &Value) -> Result<Get, GetError> {
+        let action: HTTPGetAction = serde_json::from_value(action.clone()).unwrap();
+        let container = json!({
+            "name": "app",
+            "ports": [{ "name": "web", "containerPort": 8080 }, { "containerPort": 9 }],
+        });
+        let container: Container = serde_json::from_value(container).unwrap();
+        Get::of(&action, &container, "10.0.0.7", Asker::Hook)
+    }
+
+    #[test]
+    fn who_is_asked_is_written_as_go_writes_it() {
+        for (action, url) in [
+            (json!({ "port": 80 }), "http://10.0.0.7:80"),
+            (json!({ "port": 80, "path": "/" }), "http://10.0.0.7:80/"),
+            (
+                json!({ "port": "web", "path": "/x" }),
+                "http://10.0.0.7:8080/x",
+            ),
+            (json!({ "port": "81", "path": "x" }), "http://10.0.0.7:81/x"),
+            (
+                json!({ "port": 1, "path": "/", "scheme": "HTTPS", "host": "example.com" }),
+                "https://example.com:1/",
+            ),
+            (
+                json!({ "port": 1, "path": "/", "host": "fd00::1" }),
+                "http://[fd00::1]:1/",
+            ),
+        ] {
+            assert_eq!(get(&action).unwrap().url(), url, "{action}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_asked_for_as_it_was_written_if_that_is_possible() {
+        for (given, written) in [
+            ("", ""),
+            ("/a/b.c", "/a/b.c"),
+            ("a", "/a"),
+            ("/a?b=c&d=/e", "/a?b=c&d=/e"),
+            ("/a#part", "/a"),
+            ("?q", "?q"),
+            ("/a b", "/a%20b"),
+            ("/a%20b", "/a%20b"),
+            ("/a%2Fb", "/a%2Fb"),
+            ("/a%2Fb c", "/a/b%20c"),
+            ("/(a)!", "/(a)!"),
+            ("/(a)! b", "/%28a%29%21%20b"),
+            ("/é", "/%C3%A9"),
+            ("/100%", "/100%25"),
+            ("/100%?q", "/100%25%3Fq"),
+            ("/a?b c", "/a?b%20c"),
+        ] {
+            assert_eq!(path(given), written, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_none_is_told_in_upstreams_words() {
+        for (port, text) in [
+            (
+                json!("none"),
+                "strconv.Atoi: parsing \"none\": invalid syntax",
+            ),
+            (json!(0), "invalid port number: 0"),
+            (json!("65536"), "invalid port number: 65536"),
+            (json!(-1), "invalid port number: -1"),
+        ] {
+            let error = get(&json!({ "port": port })).unwrap_err();
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn headers_are_the_usual_ones_unless_the_action_says_otherwise() {
+        let header = |name: &str, value: &str| json!({ "name": name, "value": value });
+        let cases = [
+            (vec![], vec![("user-agent", AGENT), ("accept", "*/*")], None),
+            (
+                vec![header("user-agent", "me"), header("Accept", "text/plain")],
+                vec![("user-agent", "me"), ("accept", "text/plain")],
+                None,
+            ),
+            (
+                vec![header("User-Agent", ""), header("ACCEPT", "")],
+                vec![],
+                None,
+            ),
+            (
+                vec![
+                    header("X-A", "1"),
+                    header("x-a", "2"),
+                    header("Host", "other"),
+                ],
+                vec![
+                    ("x-a", "1"),
+                    ("x-a", "2"),
+                    ("user-agent", AGENT),
+                    ("accept", "*/*"),
+                ],
+                Some("other"),
+            ),
+        ];
+        for (given, wanted, host) in cases {
+            let get = get(&json!({ "port": 80, "httpHeaders": given })).unwrap();
+            let headers = get.headers.iter();
+            let headers: Vec<(&str, &str)> = headers
+                .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+                .collect();
+            assert_eq!(headers, wanted, "{given:?}");
+            let found = get
+                .host_header
+                .as_ref()
+                .map(|value| value.to_str().unwrap());
+            assert_eq!(found, host, "{given:?}");
+        }
+        for (name, value, text) in [
+            ("a b", "c", "net/http: invalid header field name \"a b\""),
+            (
+                "a",
+                "b\nc",
+                "net/http: invalid header field value for \"a\"",
+            ),
+        ] {
+            let action = json!({ "port": 80, "httpHeaders": [header(name, value)] });
+            assert_eq!(get(&action).unwrap_err().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Room for a bounded number of connections. When it is full, who has been doing nothing
+//! for the longest makes room, strangers first: a crowd of idle connections keeps nobody
+//! out.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Seats(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    most: usize,
+    /// Bytes of requests' heads that are under way, and how many there may be.
+    heads: AtomicUsize,
+    most_heads: usize,
+    /// A mutex: seats are taken and left under it, and nobody waits while holding it.
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    seats: BTreeMap<u64, Arc<Seat>>,
+    last: u64,
+}
+
+/// One connection, as far as it may have to make room.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    busy: AtomicBool,
+    /// It goes on as something else than HTTP, and is busy to its end.
+    kept: AtomicBool,
+    /// Bytes of the head that is under way.
+    head: AtomicUsize,
+    /// Has proven to be somebody.
+    known: AtomicBool,
+    /// Since when it is busy or idle; milliseconds of the clock's uptime.
+    since: AtomicU64,
+    /// It is to make room.
+    leave: CancellationToken,
+}
+
+/// Left when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    number: u64,
+    seat: Arc<Seat>,
+    seats: Seats,
+}
+
+impl Seats {
+    /// `most` connections, with so many bytes of heads under way over all of them.
+    pub(crate) fn new(most: usize, most_heads: usize) -> Self {
+        Self(Arc::new(Shared {
+            most,
+            heads: AtomicUsize::new(0),
+            most_heads,
+            taken: Mutex::default(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        let taken = self.0.taken.lock();
+        taken.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: all are busy.
+    pub(crate) fn take(&self, now: Duration) -> Option<Place> {
+        let mut taken = self.lock();
+        if taken.seats.len() >= self.0.most {
+            let idle = taken.seats.iter().filter(|(_, seat)| !seat.is_busy());
+            let longest = idle.min_by_key(|(_, seat)| {
+                let known = seat.known.load(Ordering::Relaxed);
+                (known, seat.since.load(Ordering::Relaxed))
+            });
+            let number = *longest?.0;
+            if let Some(seat) = taken.seats.remove(&number) {
+                seat.leave.cancel();
+            }
+        }
+        taken.last += 1;
+        let number = taken.last;
+        let seat = Arc::new(Seat::default());
+        seat.mark(false, now);
+        taken.seats.insert(number, Arc::clone(&seat));
+        drop(taken);
+        Some(Place {
+            number,
+            seat,
+            seats: self.clone(),
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        self.lock().seats.len()
+    }
+}
+
+impl Seat {
+    /// From now on.
+    pub(crate) fn mark(&self, busy: bool, now: Duration) {
+        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.since.store(millis, Ordering::Relaxed);
+        self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) || self.kept.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    /// For how long it has been what it is.
+    pub(crate) fn lasts(&self, now: Duration) -> Duration {
+        let since = Duration::from_millis(self.since.load(Ordering::Relaxed));
+        now.saturating_sub(since)
+    }
+
+    pub(crate) fn known(&self) {
+        self.known.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) async fn asked_to_leave(&self) {
+        self.leave.cancelled().await;
+    }
+}
+
+impl Seats {
+    /// So much more of a head has come in; whether there is room for it.
+    pub(crate) fn read(&self, seat: &Seat, bytes: usize) -> bool {
+        if seat.is_busy() {
+            return true;
+        }
+        seat.head.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.0.heads.fetch_add(bytes, Ordering::Relaxed);
+        before + bytes <= self.0.most_heads
+    }
+
+    /// The head is there as a whole, or will never be.
+    pub(crate) fn head_is_over(&self, seat: &Seat) {
+        let bytes = seat.head.swap(0, Ordering::Relaxed);
+        self.0.heads.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Place {
+    pub(crate) fn seat(&self) -> &Arc<Seat> {
+        &self.seat
+    }
+
+    pub(crate) fn seats(&self) -> &Seats {
+        &self.seats
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.seats.head_is_over(&self.seat);
+        self.seats.lock().seats.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn who_is_idle_for_the_longest_makes_room_strangers_first() {
+        let seats = Seats::new(3, 0);
+        let places: Vec<Place> = (0..3)
+            .map(|second| seats.take(at(second)).unwrap())
+            .collect();
+        places[0].seat().known();
+        let fourth = seats.take(at(3)).unwrap();
+        let left = |place: &Place| place.seat().leave.is_cancelled();
+        assert_eq!(
+            places.iter().map(left).collect::<Vec<_>>(),
+            [false, true, false]
+        );
+        places[2].seat().mark(true, at(3));
+        fourth.seat().mark(true, at(3));
+        let fifth = seats.take(at(4)).unwrap();
+        assert!(left(&places[0]));
+        fifth.seat().mark(true, at(4));
+        // Nobody is idle.
+        assert!(seats.take(at(5)).is_none());
+        assert_eq!(seats.taken(), 3);
+        drop((places, fourth, fifth));
+        assert_eq!(seats.taken(), 0);
+    }
+
+    #[test]
+    fn heads_that_never_end_have_so_much_room_together() {
+        let seats = Seats::new(3, 100);
+        let [first, second] = [0, 1].map(|second| seats.take(at(second)).unwrap());
+        assert!(seats.read(first.seat(), 60));
+        assert!(!seats.read(second.seat(), 60));
+        drop(second);
+        assert!(seats.read(first.seat(), 40));
+        // Its head is over: what comes now is none.
+        seats.head_is_over(first.seat());
+        first.seat().mark(true, at(2));
+        assert!(seats.read(first.seat(), 1000));
+        assert!(
+            seats
+                .take(at(3))
+                .is_some_and(|third| seats.read(third.seat(), 100))
+        );
+    }
+}

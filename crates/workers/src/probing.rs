@@ -1,0 +1,255 @@
+//! What probes find of a pod's containers, and what they are told of the pod.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use probes::{End, Findings, Place, Purpose, Verdict, View};
+use status::{Input, Known, Probed};
+use tokio::sync::watch;
+use types::PodRef;
+use types::observed::ObservedPod;
+
+use crate::foundations::Foundations;
+use crate::plan::Plan;
+use crate::slot::Slot;
+use crate::task::Worker;
+
+/// A pod's side of its probes.
+#[derive(Debug)]
+pub(crate) struct Probing {
+    pub(crate) place: Place,
+    /// Something may have become of the pod since its probes were last told of it: who is
+    /// not ready is asked at once.
+    pub(crate) look_again: bool,
+}
+
+impl Probing {
+    pub(crate) fn new(place: Place) -> Self {
+        Self {
+            place,
+            look_again: true,
+        }
+    }
+}
+
+impl Worker {
+    /// Takes up what was found.
+    pub(crate) fn hear_probes(&mut self) {
+        let findings = self.probing.place.findings();
+        self.memory.ill = ill(&findings);
+        self.known.probed = probed(&findings);
+    }
+
+    /// Tells what was just reported. A pod is probed from when its volumes are there until
+    /// nothing of it runs; one that was to end before never was.
+    pub(crate) fn tell_probes(&mut self, slot: &Slot, observed: &ObservedPod) {
+        let ending = self.is_ending(slot);
+        let place = &mut self.probing.place;
+        if ending && !observed.is_running() {
+            place.give_up();
+            return;
+        }
+        let Some(said) = &self.previous else {
+            return;
+        };
+        self.memory.started = started(said);
+        let begins = self.memory.prepared && !ending;
+        if !begins && !place.is_taken() {
+            return;
+        }
+        let end = match (ending, slot.ending) {
+            (false, _) => End::No,
+            (true, None) => End::Own,
+            (true, Some(_)) => End::Told,
+        };
+        if let Some(view) = View::of(&slot.pod, said, end) {
+            place.tell(view, std::mem::take(&mut self.probing.look_again));
+        }
+    }
+
+    /// A container that another was to follow at once, and that has to wait after all: it
+    /// is one that ended, and that is told.
+    pub(crate) fn forget_replaced(&mut self, next: &Plan, observed: &ObservedPod) {
+        let (Plan::Rest(rest) | Plan::Start(_, rest)) = next else {
+            return;
+        };
+        for one in &rest.backing_off {
+            if let Some(newest) = observed.container(&one.container) {
+                self.memory.replaced.remove(&newest.id);
+            }
+        }
+    }
+
+    /// What is needed to tell on while a step is under way.
+    pub(crate) fn aside(&self, slot: &Slot, observed: &Arc<ObservedPod>) -> Option<Aside> {
+        let findings = self.probing.place.follow()?;
+        let told = slot.source.is_some() && slot.rejected.is_none() && !self.memory.cleaned;
+        told.then(|| Aside {
+            on: Arc::clone(&self.on),
+            pod: self.pod.clone(),
+            slot: slot.clone(),
+            observed: Arc::clone(observed),
+            known: self.known.clone(),
+            previous: self.previous.clone(),
+            findings,
+            said: None,
+        })
+    }
+}
+
+/// Somebody who tells what probes find while the worker is busy: how a container is does
+/// not wait for the end of another.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    on: Arc<Foundations>,
+    pod: PodRef,
+    slot: Slot,
+    observed: Arc<ObservedPod>,
+    known: Known,
+    previous: Option<PodStatus>,
+    findings: watch::Receiver<Findings>,
+    /// What was said, if anything was.
+    pub(crate) said: Option<PodStatus>,
+}
+
+/// Until it is dropped.
+pub(crate) async fn keep_telling(aside: Option<&mut Aside>) -> Infallible {
+    if let Some(aside) = aside {
+        while aside.findings.changed().await.is_ok() {
+            aside.tell();
+        }
+    }
+    std::future::pending().await
+}
+
+impl Aside {
+    /// All is as it was, but for what was found.
+    fn tell(&mut self) {
+        self.known.probed = probed(&self.findings.borrow_and_update());
+        let node = self.on.node_facts();
+        let empty = PodStatus::default();
+        let api = self.slot.object().and_then(|pod| pod.status.as_ref());
+        let input = Input {
+            pod: &self.slot.pod,
+            api: api.unwrap_or(&empty),
+            previous: self.said.as_ref().or(self.previous.as_ref()),
+            observed: &self.observed,
+            known: &self.known,
+            node: &node,
+            now: Timestamp::try_from(self.on.clock.now()).unwrap_or_default(),
+        };
+        // What cannot be told now is told when the step is over.
+        let Ok(status) = status::status(&input) else {
+            return;
+        };
+        let on = &self.on;
+        on.send_report(&self.pod, &self.slot, &self.observed, &status, false);
+        self.said = Some(status);
+    }
+}
+
+/// What the status makes of it.
+fn probed(findings: &Findings) -> BTreeMap<String, Probed> {
+    let said = |verdict: Option<Verdict>| verdict.map(|verdict| verdict == Verdict::Success);
+    let all = findings.iter().map(|finding| {
+        let probed = Probed {
+            started: said(finding.startup),
+            ready: said(finding.readiness),
+        };
+        (finding.id.to_string(), probed)
+    });
+    all.collect()
+}
+
+/// What is to be done about it.
+fn ill(findings: &Findings) -> BTreeMap<String, Purpose> {
+    let all = findings.iter().filter_map(|finding| {
+        let found = [
+            (Purpose::Liveness, finding.liveness),
+            (Purpose::Startup, finding.startup),
+        ];
+        let mut found = found.into_iter();
+        let (purpose, _) = found.find(|(_, verdict)| *verdict == Some(Verdict::Failure))?;
+        Some((finding.id.to_string(), purpose))
+    });
+    all.collect()
+}
+
+/// The ids of containers that have started.
+fn started(status: &PodStatus) -> std::collections::BTreeSet<String> {
+    let lists = [&status.container_statuses, &status.init_container_statuses];
+    let all = lists.into_iter().flatten().flatten();
+    let started = all.filter(|one: &&ContainerStatus| one.started == Some(true));
+    let ids = started.filter_map(|one| one.container_id.as_deref());
+    let bare = ids.map(|id| id.split_once("://").map_or(id, |(_, id)| id));
+    bare.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use Verdict::{Failure, Success, Unknown};
+
+    fn finding(
+        startup: Option<Verdict>,
+        readiness: Option<Verdict>,
+        liveness: Option<Verdict>,
+    ) -> Findings {
+        vec![probes::Finding {
+            id: Arc::from("c-1"),
+            startup,
+            readiness,
+            liveness,
+        }]
+    }
+
+    #[test]
+    fn what_is_found_is_told_and_what_is_not_is_left_to_what_was_said_before() {
+        for (startup, readiness, wanted) in [
+            (None, None, (None, None)),
+            (Some(Unknown), Some(Failure), (Some(false), Some(false))),
+            (Some(Success), Some(Success), (Some(true), Some(true))),
+            (Some(Failure), None, (Some(false), None)),
+        ] {
+            let found = probed(&finding(startup, readiness, None));
+            let Probed { started, ready } = found["c-1"];
+            assert_eq!((started, ready), wanted);
+        }
+    }
+
+    #[test]
+    fn only_a_verdict_about_life_or_start_ends_a_container() {
+        for (startup, readiness, liveness, wanted) in [
+            (None, Some(Failure), Some(Success), None),
+            (Some(Unknown), Some(Failure), None, None),
+            (Some(Success), None, Some(Failure), Some(Purpose::Liveness)),
+            (Some(Failure), None, Some(Success), Some(Purpose::Startup)),
+            (Some(Failure), None, Some(Failure), Some(Purpose::Liveness)),
+        ] {
+            let found = ill(&finding(startup, readiness, liveness));
+            assert_eq!(found.get("c-1").copied(), wanted);
+        }
+    }
+
+    #[test]
+    fn who_has_started_is_read_off_the_status() {
+        let one = |id: &str, started: Option<bool>| {
+            json!({
+                "name": id, "containerID": format!("containerd://{id}"), "started": started,
+                "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            })
+        };
+        let status = json!({
+            "initContainerStatuses": [one("a", Some(true)), one("b", Some(false))],
+            "containerStatuses": [one("c", None), one("d", Some(true))],
+        });
+        let status: PodStatus = serde_json::from_value(status).unwrap();
+        let found = started(&status);
+        assert_eq!(found.iter().collect::<Vec<_>>(), ["a", "d"]);
+    }
+}

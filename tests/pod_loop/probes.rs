@@ -1,0 +1,215 @@
+//! Probes over the simulated runtime and its network: what becomes of containers by what
+//! they answer, and what does not.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::runtime::Act;
+use crate::scenes::Scene;
+
+/// Time for a young agent to have spread its first questions.
+const SETTLED: u64 = 20;
+
+fn container(name: &str, more: &Value) -> Value {
+    let mut container = json!({ "name": name, "image": "nginx", "imagePullPolicy": "Always" });
+    let more = more.as_object().cloned().unwrap_or_default();
+    container.as_object_mut().unwrap().extend(more);
+    container
+}
+
+fn probe(what: &Value) -> Value {
+    let mut probe = json!({
+        "periodSeconds": 1, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3,
+    });
+    let what = what.as_object().cloned().unwrap_or_default();
+    probe.as_object_mut().unwrap().extend(what);
+    probe
+}
+
+/// All that can be asked of a pod.
+fn every_way() -> [Value; 4] {
+    [
+        json!({ "exec": { "command": ["cat", "/ready"] } }),
+        json!({ "httpGet": { "port": 80, "path": "/" } }),
+        json!({ "tcpSocket": { "port": 80 } }),
+        json!({ "grpc": { "port": 80 } }),
+    ]
+}
+
+fn notes(story: &[(&str, &str)]) -> Value {
+    let notes = story
+        .iter()
+        .map(|(key, value)| (format!("sim.ferrolet.dev/{key}"), json!(value)));
+    Value::Object(notes.collect())
+}
+
+async fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.pass(SETTLED).await;
+    scene
+}
+
+/// When a container was started, and when it was asked to end and with which grace; in
+/// seconds since the first start.
+fn times(scene: &Scene, uid: &str, name: &str) -> (Vec<f64>, Vec<(f64, i64)>) {
+    let calls = scene.node.runtime.calls();
+    let of = |act: Act| {
+        let own = calls.iter().filter(move |call| call.act == act);
+        own.filter(|call| call.uid == uid && call.container == name)
+    };
+    let first = of(Act::Start)
+        .next()
+        .map(|call| call.at)
+        .unwrap_or_default();
+    let since = |at: Duration| at.saturating_sub(first).as_secs_f64().ceil();
+    let starts = of(Act::Start).map(|call| since(call.at)).collect();
+    let stops = of(Act::Stop).map(|call| (since(call.at), call.grace));
+    (starts, stops.collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_each_way_a_container_that_answers_is_left_alone_and_one_that_does_not_is_not() {
+    for way in every_way() {
+        let mut scene = scene().await;
+        let live = container("c", &json!({ "livenessProbe": probe(&way) }));
+        let spec = json!({ "containers": [live] });
+        scene.put("well", &notes(&[]), &spec, 0).await;
+        scene
+            .put("ill", &notes(&[("never-ready", "true")]), &spec, 12)
+            .await;
+        assert_eq!(scene.count(Act::Start, "well", "c"), 1, "{way}");
+        assert_eq!(scene.count(Act::Stop, "well", "c"), 0, "{way}");
+        let (starts, stops) = times(&scene, "ill", "c");
+        assert!(starts.len() >= 2, "{way}: {starts:?}");
+        assert_eq!(stops[0].1, 30, "{way}");
+        assert!((2.0..=5.0).contains(&stops[0].0), "{way}: {stops:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_bad_counts_like_none() {
+    let mut scene = scene().await;
+    for (uid, way) in [("http", 1), ("grpc", 3)] {
+        let live = probe(&every_way()[way]);
+        let spec = json!({ "containers": [container("c", &json!({ "livenessProbe": live }))] });
+        scene.put(uid, &notes(&[("http", "503")]), &spec, 12).await;
+        assert!(scene.count(Act::Stop, uid, "c") >= 1, "{uid}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_starts_slowly_is_given_its_time() {
+    let mut scene = scene().await;
+    let start = probe(&json!({
+        "failureThreshold": 20, "httpGet": { "port": 80, "path": "/" },
+    }));
+    let live = probe(&json!({ "httpGet": { "port": 80, "path": "/" } }));
+    let both = container(
+        "c",
+        &json!({ "startupProbe": start, "livenessProbe": live }),
+    );
+    let spec = json!({ "containers": [both] });
+    scene
+        .put("slow", &notes(&[("ready-after", "15s")]), &spec, 60)
+        .await;
+    assert_eq!(scene.count(Act::Start, "slow", "c"), 1);
+    assert_eq!(scene.count(Act::Stop, "slow", "c"), 0);
+    // Without it the same is ended long before.
+    let alone = container("c", &json!({ "livenessProbe": live }));
+    let spec = json!({ "containers": [alone] });
+    scene
+        .put("rash", &notes(&[("ready-after", "15s")]), &spec, 12)
+        .await;
+    assert!(scene.count(Act::Stop, "rash", "c") >= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_after_a_sidecar_waits_for_its_startup_probe() {
+    let mut scene = scene().await;
+    let start = probe(&json!({
+        "failureThreshold": 20, "exec": { "command": ["cat", "/ready"] },
+    }));
+    let side = container(
+        "side",
+        &json!({ "restartPolicy": "Always", "startupProbe": start }),
+    );
+    let spec = json!({ "initContainers": [side], "containers": [container("c", &json!({}))] });
+    let story = notes(&[("ready-after.side", "7s")]);
+    scene.put("pod", &story, &spec, 5).await;
+    assert_eq!(scene.count(Act::Start, "pod", "c"), 0);
+    scene.pass(10).await;
+    assert_eq!(scene.count(Act::Start, "pod", "c"), 1);
+    assert_eq!(scene.count(Act::Start, "pod", "side"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_is_ill_again_and_again_waits_longer_and_longer() {
+    let mut scene = scene().await;
+    let live = probe(&json!({
+        "failureThreshold": 2, "terminationGracePeriodSeconds": 1,
+        "exec": { "command": ["false"] },
+    }));
+    let ill = container("c", &json!({ "livenessProbe": live }));
+    let spec = json!({ "restartPolicy": "Always", "containers": [ill] });
+    scene.put("pod", &notes(&[]), &spec, 120).await;
+    let (starts, stops) = times(&scene, "pod", "c");
+    // Twice at once, as the one before was not so long ago that it counted; then with
+    // waits of ten seconds, and twenty.
+    let pauses: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[0] <= 4.0 && pauses[1] <= 4.0, "{pauses:?}");
+    assert!(pauses[2] >= 10.0 && pauses[3] >= 20.0, "{pauses:?}");
+    assert!(stops.iter().all(|(_, grace)| *grace == 2), "{stops:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_not_to_be_started_again_is_not() {
+    let mut scene = scene().await;
+    let live = probe(&json!({ "exec": { "command": ["false"] } }));
+    let ill = container("c", &json!({ "livenessProbe": live }));
+    let alone = json!({ "restartPolicy": "Never", "containers": [ill] });
+    scene.put("alone", &notes(&[]), &alone, 0).await;
+    let beside = json!({
+        "restartPolicy": "Never", "containers": [ill, container("d", &json!({}))],
+    });
+    scene.put("beside", &notes(&[]), &beside, 60).await;
+    for uid in ["alone", "beside"] {
+        assert_eq!(scene.count(Act::Start, uid, "c"), 1, "{uid}");
+    }
+    assert!(!scene.look().is_running("alone"));
+    assert!(scene.look().is_running("beside"));
+    assert_eq!(scene.count(Act::Stop, "beside", "d"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_begins_anew_asks_on_and_ends_nobody() {
+    let mut scene = scene().await;
+    let live = probe(&json!({ "exec": { "command": ["cat", "/ready"] } }));
+    let start = probe(&json!({ "tcpSocket": { "port": 80 } }));
+    let probes = json!({ "livenessProbe": live, "startupProbe": start, "readinessProbe": live });
+    let spec = json!({ "containers": [container("c", &probes)] });
+    scene.put("pod", &notes(&[]), &spec, 30).await;
+    let asked = scene.count(Act::Exec, "pod", "c");
+    assert!(asked > 20, "{asked}");
+    for _ in 0..3 {
+        scene.begin_anew(30).await;
+    }
+    assert!(scene.count(Act::Exec, "pod", "c") > asked + 60);
+    assert_eq!(scene.count(Act::Start, "pod", "c"), 1);
+    assert_eq!(scene.count(Act::Stop, "pod", "c"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_is_asked_nothing() {
+    let mut scene = scene().await;
+    let ready = probe(&json!({ "exec": { "command": ["cat", "/ready"] } }));
+    let once = container("c", &json!({ "readinessProbe": ready }));
+    let spec = json!({ "restartPolicy": "Never", "containers": [once] });
+    scene
+        .put("pod", &notes(&[("run-time", "5s")]), &spec, 10)
+        .await;
+    let asked = scene.count(Act::Exec, "pod", "c");
+    assert!((4..=9).contains(&asked), "{asked}");
+    scene.pass(60).await;
+    assert_eq!(scene.count(Act::Exec, "pod", "c"), asked);
+}
