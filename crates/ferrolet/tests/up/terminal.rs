@@ -25,7 +25,8 @@ impl Drop for Terminal {
 fn a_terminal_has_a_live_view_and_ctrl_c_ends_it() {
     let directory = tempfile::tempdir().unwrap();
     let said = directory.path().join("said");
-    let line = format!("{PROGRAM} up --ephemeral --runtime=sim");
+    // `exec`, as some shells stay in between, and end as interrupted whatever the program does.
+    let line = format!("exec {PROGRAM} up --ephemeral --runtime=sim");
     // It gives the program a terminal, whose keyboard is our pipe.
     let script = Command::new("script")
         .args(["--quiet", "--flush", "--return", "--command", &line])
