@@ -10,6 +10,8 @@
     reason = "a test owns its process: it reads the clock and the environment, and chooses its moments"
 )]
 
+#[path = "../api_server.rs"]
+mod api_server;
 #[path = "../in_process.rs"]
 mod in_process;
 

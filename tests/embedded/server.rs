@@ -2,7 +2,6 @@
 //! nodes do: with a token, over TLS.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,17 +10,13 @@ use agent::{Access, AgentError, Config, Membership, Place, Rates};
 use anyhow::{Context, Result, ensure};
 use api::kubeconfig::Kubeconfig;
 use api::transport::{Credentials, LaneOptions, Limits, Transport};
-use apiserver::access::ServingNames;
 use apiserver::faults::{Faults, Rule};
-use apiserver::store::Window;
-use apiserver::{Clock, Options, Server};
 use identity::client::Wanted;
 use jiff::tz::TimeZone;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::{Api, Client};
 use node::config::Timing;
-use seams::Clock as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::clock::TokioClock;
@@ -31,6 +26,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::api_server;
 use crate::in_process::{node_config, options, pods_config, seams};
 
 /// For what takes a second or two on a quiet machine.
@@ -75,19 +71,7 @@ impl Embedded {
             .build()?;
         let inside = runtime.enter();
         let clock = Arc::new(TokioClock::starting_at(SystemTime::now()));
-        let told = clock.clone();
-        let server = runtime.block_on(Server::start(Options {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            data_dir: None,
-            names: ServingNames {
-                names: Vec::new(),
-                addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
-                service_address: IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)),
-                cluster_domain: "cluster.local".to_owned(),
-            },
-            clock: Clock::new(move || told.now()),
-            window: Window::default(),
-        }))?;
+        let server = runtime.block_on(api_server::start(clock.clone()))?;
         let directory = TempDir::new()?;
         let admin = directory.path().join("admin.conf");
         fs::write(&admin, server.admin_kubeconfig())?;

@@ -3,15 +3,12 @@
 //! every kind are mounted, changed and unmounted; `cargo xtask chaos server`: `ferrolet up`,
 //! while its API server is written to. The tests kill them a few times. Prints what was seen.
 
-use std::time::SystemTime;
-
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::Result;
 use clap::Args;
-use testkit::cargo::cargo;
 use testkit::chaos::{self, World};
 
 use crate::agent::Who;
-use crate::bench::in_lab;
+use crate::long_run::{LongRun, in_lab, seed_of_the_moment};
 
 #[derive(Args)]
 pub(crate) struct Plan {
@@ -27,7 +24,7 @@ pub(crate) struct Plan {
 }
 
 pub(crate) fn run(plan: &Plan, world: World) -> Result<()> {
-    let seed = plan.seed.map_or_else(of_the_moment, Ok)?;
+    let seed = plan.seed.map_or_else(seed_of_the_moment, Ok)?;
     let kills = usize::try_from(plan.kills)?;
     println!("== chaos of {world:?}, {kills} kills, seed {seed}");
     let plan = chaos::Plan {
@@ -53,27 +50,13 @@ pub(crate) struct Kills {
 
 /// The test of every day, with more kills.
 pub(crate) fn server(plan: &Kills) -> Result<()> {
-    let seed = plan.seed.map_or_else(of_the_moment, Ok)?;
-    println!(
-        "== chaos of the API server, {} kills, seed {seed}",
-        plan.kills
-    );
-    let status = cargo()
-        .args(["test", "--locked", "--package", "e2e"])
-        .args(["--test", "embedded", "killed::", "--", "--nocapture"])
-        .env("FERROLET_KILLS", plan.kills.to_string())
-        .env("FERROLET_SEED", seed.to_string())
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("something was lost, or came back too late: see above");
-    }
-    Ok(())
-}
-
-fn of_the_moment() -> Result<u64> {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Ok(since
-        .map_err(|_| anyhow!("the clock is before 1970"))?
-        .as_secs())
+    let seed = plan.seed.map_or_else(seed_of_the_moment, Ok)?;
+    let run = LongRun {
+        title: format!("chaos of the API server, {} kills, seed {seed}", plan.kills),
+        test: ["embedded", "killed::"],
+        size: ("FERROLET_KILLS", plan.kills.into()),
+        seed: Some(seed),
+        failure: "something was lost, or came back too late",
+    };
+    run.test()
 }

@@ -1,14 +1,17 @@
 //! `cargo xtask compare`: scenarios on a node with the upstream kubelet and on
 //! one with our agent, side by side; what the cluster saw of both must be equal,
 //! but for what `testkit::compare::differences` explains. `compare cri` compares
-//! what the two ask of their runtimes ([`wire`]).
+//! what the two ask of their runtimes ([`wire`]), `compare api` two API servers ([`api`]).
 
+mod api;
 mod wire;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use testkit::compare::{Pair, Run, Scenario, Second, all};
-use testkit::lab::{InstanceId, Lab, Layout, Options, saved_logs_dir};
+use testkit::lab::Lab;
+
+use crate::long_run::in_lab;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -36,11 +39,15 @@ pub(crate) struct Plan {
 enum What {
     /// What each asks of its runtime for the same pods, field by field
     Cri(wire::Plan),
+    /// What the embedded API server and kube-apiserver answer to the same random requests
+    Api(api::Plan),
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<()> {
-    if let Some(What::Cri(plan)) = &plan.what {
-        return wire::run(plan);
+    match &plan.what {
+        Some(What::Cri(plan)) => return wire::run(plan),
+        Some(What::Api(plan)) => return api::run(plan),
+        None => {}
     }
     let scenarios = plan.scenarios()?;
     if plan.list {
@@ -51,22 +58,6 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         return Ok(());
     }
     in_lab(|lab| plan.play(lab, &scenarios))
-}
-
-/// Plays in the lab that is up, or in one that is up for that long.
-fn in_lab(play: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
-    let layout = Layout::new(InstanceId::from_env()?)?;
-    let was_up = Lab::open(&layout)?.is_some();
-    let lab = Lab::up(layout.clone(), &Options::default())?;
-    let outcome = play(&lab);
-    if outcome.is_err() {
-        lab.save_logs(&saved_logs_dir())?;
-        println!("logs of the lab: {}", saved_logs_dir().display());
-    }
-    if was_up {
-        return outcome;
-    }
-    outcome.and(Lab::down(&layout))
 }
 
 fn second(both_upstream: bool) -> Second {

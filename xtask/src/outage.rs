@@ -11,6 +11,7 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
         title: format!("outage, {seconds} seconds each"),
         test: ["identity_live", "outage::"],
         size: ("FERROLET_OUTAGE_SECONDS", seconds),
+        seed: None,
         failure: "a node did not come back as it was",
     }
     .run()
@@ -22,6 +23,7 @@ pub(crate) fn restart(nodes: u64) -> Result<()> {
         title: format!("restart under {nodes} nodes"),
         test: ["fleet_live", "outage::"],
         size: ("FERROLET_FLEET_NODES", nodes),
+        seed: None,
         failure: "the fleet did not come back as it should",
     }
     .run()

@@ -10,6 +10,7 @@ pub(crate) fn run(minutes: u64) -> Result<()> {
         title: format!("rotation, {minutes} minutes"),
         test: ["identity_live", "rotation::"],
         size: ("FERROLET_ROTATION_MINUTES", minutes),
+        seed: None,
         failure: "a rotation was noticed",
     }
     .run()

@@ -13,9 +13,10 @@ use crate::bench::{density, fleet, pods, probes, server};
 use crate::{deny, tidy};
 
 /// In this order: the last one counts what is on the whole machine.
-const LAB_TESTS: [&str; 6] = [
+const LAB_TESTS: [&str; 7] = [
     "shared_lab",
     "side_by_side",
+    "two_servers",
     "config_differential",
     "identity_live",
     "fleet_live",

@@ -18,6 +18,8 @@ pub struct Failure {
     pub retry_after: Option<u32>,
     /// How a list that has expired can go on all the same.
     pub continued: Option<String>,
+    /// What the writer should know beside it.
+    pub warnings: Vec<String>,
 }
 
 impl Failure {
@@ -29,12 +31,19 @@ impl Failure {
             details: Value::Null,
             retry_after: None,
             continued: None,
+            warnings: Vec::new(),
         }
     }
 
     #[must_use]
     pub fn with_details(self, details: Value) -> Self {
         Self { details, ..self }
+    }
+
+    #[must_use]
+    pub fn with_warnings(self, warnings: &[String]) -> Self {
+        let warnings = warnings.to_vec();
+        Self { warnings, ..self }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {

@@ -46,6 +46,11 @@ pub fn update(kind: &Kind, object: &Value, old: &Value) -> Result<(), Failure> {
         // Of these only the metadata is looked at again.
         "Namespace" | "ServiceAccount" => {}
         "CertificateSigningRequest" => requests::update(object, old, "", &mut errors),
+        // In the order in which upstream lists what it finds.
+        "ConfigMap" | "Secret" => {
+            immutable(kind, object, old, &mut errors);
+            whole(kind, object, &mut errors);
+        }
         _ => {
             whole(kind, object, &mut errors);
             immutable(kind, object, old, &mut errors);

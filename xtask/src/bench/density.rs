@@ -15,8 +15,9 @@ use testkit::watch::PodWatch;
 use super::crowd::{Crowd, Restart};
 use super::process::Process;
 use super::table::{FERROLET, Row, expect_no_missed_bar, median, table};
-use super::{MIB, SETTLED, circumstances, in_lab, keep};
+use super::{MIB, SETTLED, circumstances, keep};
 use crate::agent::Who;
+use crate::long_run::in_lab;
 
 const NODE_READY: Duration = Duration::from_secs(60);
 const PODS_READY: Duration = Duration::from_secs(180);

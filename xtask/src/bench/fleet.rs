@@ -15,7 +15,8 @@ use testkit::{cargo, wait};
 use super::embedded;
 use super::heartbeats::{Heartbeats, Look};
 use super::process::Process;
-use super::{KIB, MIB, SETTLED, circumstances, in_lab, keep};
+use super::{KIB, MIB, SETTLED, circumstances, keep};
+use crate::long_run::in_lab;
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 const BETWEEN_FIRST_LOOKS: Duration = Duration::from_secs(1);

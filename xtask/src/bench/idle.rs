@@ -9,7 +9,8 @@ use testkit::lab::{Agent, Lab, Node, Runtime};
 
 use super::process::Process;
 use super::table::{FERROLET, Row, expect_no_missed_bar, table};
-use super::{MIB, SETTLED, circumstances, in_lab, keep};
+use super::{MIB, SETTLED, circumstances, keep};
+use crate::long_run::in_lab;
 
 const READY: Duration = Duration::from_secs(60);
 

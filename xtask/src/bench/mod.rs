@@ -20,24 +20,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use testkit::command;
-use testkit::lab::{InstanceId, Lab, Layout, Options, workspace};
+use testkit::lab::workspace;
 
 /// What a start leaves behind is gone by then.
 const SETTLED: Duration = Duration::from_secs(30);
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
-
-/// Measures in the lab, which is taken down again unless it stood before.
-pub(crate) fn in_lab<T>(measure: impl FnOnce(&Lab) -> Result<T>) -> Result<T> {
-    let layout = Layout::new(InstanceId::from_env()?)?;
-    let was_up = Lab::open(&layout)?.is_some();
-    let lab = Lab::up(layout.clone(), &Options::default())?;
-    let outcome = measure(&lab);
-    let down = if was_up { Ok(()) } else { Lab::down(&layout) };
-    let measured = outcome?;
-    down?;
-    Ok(measured)
-}
 
 /// When, and on what machine.
 fn circumstances() -> Result<String> {

@@ -12,7 +12,8 @@ use testkit::lab::{Daemon, Kubectl, Lab, Runtime, saved_logs_dir};
 use testkit::{cargo, command, wait};
 
 use super::process::Process;
-use super::{KIB, MIB, SETTLED, circumstances, in_lab, keep};
+use super::{KIB, MIB, SETTLED, circumstances, keep};
+use crate::long_run::in_lab;
 
 const PREFIX: &str = "pods-";
 const NAMESPACE: &str = "bench-pods";

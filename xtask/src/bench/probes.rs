@@ -18,7 +18,8 @@ use testkit::{cargo, command, wait};
 
 use super::process::Process;
 use super::table::{FERROLET, Row, table};
-use super::{SETTLED, circumstances, in_lab, keep};
+use super::{SETTLED, circumstances, keep};
+use crate::long_run::in_lab;
 
 const SOCKET: &str = "/run/sim.sock";
 const SIM: &str = "/opt/lab/tools/ferrolet-sim";

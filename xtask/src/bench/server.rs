@@ -19,7 +19,8 @@ use testkit::watch::PodWatch;
 use super::crowd::{Crowd, Restart};
 use super::process::Process;
 use super::table::{FERROLET, Row, expect_no_missed_bar, median, table};
-use super::{KIB, MIB, SETTLED, circumstances, in_lab, keep};
+use super::{KIB, MIB, SETTLED, circumstances, keep};
+use crate::long_run::in_lab;
 use client::Client;
 use status_changes::Mortal;
 

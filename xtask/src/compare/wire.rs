@@ -7,6 +7,8 @@ use clap::Args;
 use testkit::lab::{Lab, workspace};
 use testkit::wire::{Run, Spec, Wires, all, fields};
 
+use crate::long_run::in_lab;
+
 #[derive(Args)]
 pub(crate) struct Plan {
     /// Which specs, by name or by its beginning and a `*`; left out: all
@@ -37,7 +39,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
         }
         return Ok(());
     }
-    super::in_lab(|lab| plan.play(lab, &specs))
+    in_lab(|lab| plan.play(lab, &specs))
 }
 
 impl Plan {

@@ -62,10 +62,10 @@ pub(super) fn failure(failure: &Failure) -> Answer {
             .headers_mut()
             .insert(header::WWW_AUTHENTICATE, scheme);
     }
-    answer
+    with_warnings(answer, &failure.warnings)
 }
 
-/// What the client should know, though it got what it wanted.
+/// What the client should know, whether it got what it wanted or not.
 pub(super) fn with_warnings(mut answer: Answer, warnings: &[String]) -> Answer {
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");

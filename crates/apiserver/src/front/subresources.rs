@@ -33,7 +33,8 @@ pub(super) async fn answer(
             belongs(&asked.key(kind), &object)?;
             let change = |_: &Value| Ok(object.clone());
             let part = Part::Subresource(subresource.name);
-            let written = verbs::changed(desk, kind, &asked, part, change).await?;
+            let written = verbs::changed(desk, kind, &asked, part, change).await;
+            let written = written.map_err(|failure| failure.with_warnings(&warnings))?;
             verbs::one(desk, kind, &asked, StatusCode::OK, &written, &warnings)
         }
         (_, "patch") => {

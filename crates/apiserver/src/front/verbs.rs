@@ -59,7 +59,9 @@ pub(super) async fn create(
     asked: &Asked,
 ) -> Result<Answer, Failure> {
     let (object, warnings) = read(kind, asked)?;
-    created(desk, kind, asked, object, &warnings).await
+    let written = created(desk, kind, asked, object).await;
+    let written = written.map_err(|failure| failure.with_warnings(&warnings))?;
+    one(desk, kind, asked, StatusCode::CREATED, &written, &warnings)
 }
 
 async fn created(
@@ -67,8 +69,7 @@ async fn created(
     kind: &'static Kind,
     asked: &Asked,
     object: Value,
-    warnings: &[String],
-) -> Result<Answer, Failure> {
+) -> Result<Written, Failure> {
     let namespace = asked.namespace(kind);
     let write = Write {
         kind,
@@ -85,10 +86,7 @@ async fn created(
         user: Some(asked.user.clone()),
     };
     let objects = &desk.parts.objects;
-    let written = objects
-        .create_with(kind, namespace, object, &options)
-        .await?;
-    one(desk, kind, asked, StatusCode::CREATED, &written, warnings)
+    objects.create_with(kind, namespace, object, &options).await
 }
 
 pub(super) async fn update(
@@ -96,17 +94,29 @@ pub(super) async fn update(
     kind: &'static Kind,
     asked: &Asked,
 ) -> Result<Answer, Failure> {
-    let (mut object, warnings) = read(kind, asked)?;
+    let (object, warnings) = read(kind, asked)?;
+    let written = replaced(desk, kind, asked, object).await;
+    let (code, written) = written.map_err(|failure| failure.with_warnings(&warnings))?;
+    one(desk, kind, asked, code, &written, &warnings)
+}
+
+async fn replaced(
+    desk: &Desk,
+    kind: &'static Kind,
+    asked: &Asked,
+    mut object: Value,
+) -> Result<(StatusCode, Written), Failure> {
     belongs(&asked.key(kind), &object)?;
     let created_by_update = matches!(kind.kind, "Lease" | "Event" | "Service" | "RuntimeClass");
     let missing = || desk.parts.objects.store().get(&asked.key(kind)).is_none();
     if created_by_update && missing() {
         object["metadata"]["resourceVersion"] = Value::Null;
-        return created(desk, kind, asked, object, &warnings).await;
+        let written = created(desk, kind, asked, object).await?;
+        return Ok((StatusCode::CREATED, written));
     }
     let change = |_: &Value| Ok(object.clone());
     let written = changed(desk, kind, asked, Part::Main, change).await?;
-    one(desk, kind, asked, StatusCode::OK, &written, &warnings)
+    Ok((StatusCode::OK, written))
 }
 
 pub(super) async fn patch(
@@ -160,7 +170,8 @@ pub(super) async fn patched(
     let before = desk.parts.objects.get(&asked.key(kind))?;
     let (_, warnings) = made(&before.value())?;
     let change = |current: &Value| made(current).map(|(object, _)| object);
-    let written = changed(desk, kind, asked, part, change).await?;
+    let written = changed(desk, kind, asked, part, change).await;
+    let written = written.map_err(|failure| failure.with_warnings(&warnings))?;
     Ok((written, warnings))
 }
 
@@ -301,14 +312,14 @@ pub(super) fn read_as(
     reading::object(expected, language, &asked.body, strictness)
 }
 
+/// From the body, or, where there is none, from the query: upstream looks at one of them only.
 fn delete_options(asked: &Asked) -> Result<DeleteOptions, Failure> {
-    let mut options = DeleteOptions {
-        grace_period_seconds: asked.query.number("gracePeriodSeconds")?,
-        dry_run: asked.query.dry_run()?,
-        ..DeleteOptions::default()
-    };
-    let mut policy = asked.query.text("propagationPolicy").to_owned();
-    if !asked.body.is_empty() {
+    let mut options = DeleteOptions::default();
+    let policy = if asked.body.is_empty() {
+        options.grace_period_seconds = asked.query.number("gracePeriodSeconds")?;
+        options.dry_run = asked.query.dry_run()?;
+        asked.query.text("propagationPolicy").to_owned()
+    } else {
         let given = match Language::of(&asked.headers)? {
             Language::Protobuf => reading::from_protobuf("DeleteOptions", &asked.body)?,
             Language::Json => serde_json::from_slice(&asked.body).map_err(|error| {
@@ -316,10 +327,9 @@ fn delete_options(asked: &Asked) -> Result<DeleteOptions, Failure> {
             })?,
         };
         options.read(&given)?;
-        if let Some(given) = given["propagationPolicy"].as_str() {
-            given.clone_into(&mut policy);
-        }
-    }
+        let policy = given["propagationPolicy"].as_str();
+        policy.unwrap_or_default().to_owned()
+    };
     match policy.as_str() {
         "" | "Background" | "Foreground" | "Orphan" => Ok(options),
         other => Err(Failure::bad_request(format!(
@@ -483,12 +493,17 @@ fn several(
         Form::Object => Ok(answer::json(StatusCode::OK, list_bytes(kind, page))),
         Form::Metadata => {
             let items = page.items.iter().map(|item| metadata_only(&item.value()));
-            let list = json!({
+            let items: Vec<Value> = items.collect();
+            let mut list = json!({
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": page.metadata(),
-                "items": items.collect::<Vec<_>>(),
+                "items": null,
             });
+            // Upstream says null of none here, and an empty list everywhere else.
+            if !items.is_empty() {
+                list["items"] = items.into();
+            }
             Ok(answer::value(StatusCode::OK, &list))
         }
         Form::Table => {

@@ -296,7 +296,7 @@ impl Lines {
         let mut object = json!({
             "kind": self.kind.kind,
             "apiVersion": self.kind.api_version(),
-            "metadata": {"resourceVersion": revision.to_string(), "creationTimestamp": null},
+            "metadata": {"resourceVersion": revision.to_string()},
         });
         if is_end_of_initial {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});

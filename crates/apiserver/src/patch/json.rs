@@ -36,22 +36,26 @@ pub(super) fn apply(original: &Value, patch: &[u8]) -> Result<Value, Failure> {
 /// Upstream's library takes a field that is not there for one that is null.
 fn as_upstream_reads(operation: PatchOperation, object: &Value) -> PatchOperation {
     match operation {
-        PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
-            let parent = replace
-                .path
-                .as_str()
-                .rsplit_once('/')
-                .map_or("", |(parent, _)| parent);
-            if object.pointer(parent).is_some_and(Value::is_object) {
-                return PatchOperation::Add(AddOperation {
-                    path: replace.path,
-                    value: replace.value,
-                });
-            }
-            PatchOperation::Replace(replace)
+        PatchOperation::Replace(replace) if is_missing_field(object, replace.path.as_str()) => {
+            PatchOperation::Add(AddOperation {
+                path: replace.path,
+                value: replace.value,
+            })
+        }
+        PatchOperation::Copy(copy) if is_missing_field(object, copy.from.as_str()) => {
+            PatchOperation::Add(AddOperation {
+                path: copy.path,
+                value: Value::Null,
+            })
         }
         other => other,
     }
+}
+
+/// Whether there is something that could have this field, and does not.
+fn is_missing_field(object: &Value, path: &str) -> bool {
+    let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    object.pointer(path).is_none() && object.pointer(parent).is_some_and(Value::is_object)
 }
 
 /// JSON that is no patch; operations that nobody knows are only found when it is applied.

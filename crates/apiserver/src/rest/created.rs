@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::objects::{Objects, refused};
@@ -64,14 +65,6 @@ impl Objects {
     ) -> Result<Written, Failure> {
         place_in(kind, namespace, &mut object)?;
         let metadata = &mut object["metadata"];
-        if metadata["resourceVersion"]
-            .as_str()
-            .is_some_and(|text| !text.is_empty())
-        {
-            return Err(Failure::bad_request(
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
         let now = self.clock.seconds();
         metadata["uid"] = uid().into();
         metadata["creationTimestamp"] = now.as_str().into();
@@ -100,6 +93,16 @@ impl Objects {
                 Some(_) => Err(self.taken(&key, WriteError::Exists)),
                 None => Ok(Written::Dry(object)),
             };
+        }
+        let version = object["metadata"]["resourceVersion"].as_str();
+        if version.is_some_and(|version| !version.is_empty()) {
+            // Upstream's storage says so, when all else is well, and nobody makes a better
+            // answer of it.
+            return Err(Failure::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "",
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         let stored = self.store.create(key.clone(), object).await;
         stored

@@ -67,10 +67,13 @@ impl Objects {
         if let Some(Token { after, .. }) = &token {
             items.retain(|object| object.place() > *after);
         }
-        items.retain(|object| options.selector.matches(object));
+        items.retain(|object| options.selector.is_near(object));
         let limit = options.limit.unwrap_or(usize::MAX);
-        let left = items.len().saturating_sub(limit);
-        items.truncate(limit);
+        let there = items.len();
+        let end = page_end(&items, limit, |object| options.selector.matches(object));
+        items.truncate(end);
+        items.retain(|object| options.selector.matches(object));
+        let left = there - end;
         let last = items.last().filter(|_| left > 0);
         let continued = last.map(|last| {
             let token = Token {
@@ -137,6 +140,16 @@ impl Objects {
         failure.retry_after = Some(1);
         Err(failure)
     }
+}
+
+/// How many of the objects a page looks at: up to the last one that it has room for. What comes
+/// after is not looked at, so that a page may be said to go on and nothing more come; upstream's.
+fn page_end(items: &[Stored], limit: usize, matches: impl Fn(&Stored) -> bool) -> usize {
+    let last = limit.checked_sub(1).and_then(|last| {
+        let mut matching = items.iter().enumerate().filter(|(_, item)| matches(item));
+        matching.nth(last)
+    });
+    last.map_or(items.len(), |(at, _)| at + 1)
 }
 
 impl Token {

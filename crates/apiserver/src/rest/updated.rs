@@ -187,19 +187,18 @@ fn revision(kind: &Kind, name: &str, current: &Stored, wanted: &mut Value) -> Re
     }
 }
 
-/// What nobody changes by an update.
+/// What nobody changes by an update. Upstream takes it for a mistake when an object that stays is
+/// said to be going, or when its grace is another.
 fn keep_times(object: &mut Value, before: &Value) {
     let (metadata, old) = (&mut object["metadata"], &before["metadata"]);
-    for field in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
-        match &old[field] {
-            Value::Null => remove(metadata, field),
-            value => metadata[field] = value.clone(),
+    for field in ["uid", "creationTimestamp", "deletionTimestamp"] {
+        if !old[field].is_null() {
+            metadata[field] = old[field].clone();
         }
+    }
+    let grace = "deletionGracePeriodSeconds";
+    if metadata[grace].is_null() && !old[grace].is_null() {
+        metadata[grace] = old[grace].clone();
     }
 }
 

@@ -47,6 +47,13 @@ impl Selector {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// Whether an object is among those that are looked at: of some fields it is known at once who
+    /// has which value.
+    pub fn is_near(&self, object: &Stored) -> bool {
+        let pivot = self.pivot();
+        pivot.is_none_or(|(field, value)| object.field(field).unwrap_or_default() == &*value)
+    }
+
     pub fn matches(&self, object: &Stored) -> bool {
         let in_namespace = |namespace: &String| namespace == object.namespace();
         let mut labels = self.labels.requirements().iter();
