@@ -9,7 +9,7 @@ mod parts;
 use std::collections::BTreeSet;
 use std::fs;
 use std::future::Future;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -309,9 +309,19 @@ fn a_restarted_agent_finds_all_as_it_was_and_touches_nothing() {
                 fs::read_link(scene.path(&format!("volumes/kubernetes.io~{name}/..data"))).unwrap()
             })
         };
+        // A database wants its directory for itself, another shares it with a group.
+        let roots = [("plain", 0o700), ("fast", 0o2770)];
+        let root = |name: &str| scene.path(&format!("volumes/kubernetes.io~empty-dir/{name}"));
+        for (name, mode) in roots {
+            fs::set_permissions(root(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
         let (before, mounts) = (links(), scene.mounts());
         let restarted = scene.volumes();
         let second = restarted.mount(&pod).await.unwrap();
+        for (name, mode) in roots {
+            let found = fs::metadata(root(name)).unwrap().mode() & 0o7777;
+            assert_eq!(found, mode, "{name}");
+        }
         assert_eq!(second.volumes, first.volumes);
         assert_eq!((links(), scene.mounts()), (before, mounts));
         assert_eq!(scene.text("kubernetes.io~empty-dir/plain/work"), "a pod's");
