@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +25,7 @@ use crate::metrics::{Held, Metrics};
 use crate::notice::Notice;
 use crate::objects::{Objects, References};
 use crate::on_disk::{self, PodOnDisk, UnmountError};
+use crate::one_at_a_time::OneAtATime;
 use crate::ownership::{Progress, told_if_slow};
 use crate::resource_field::Allocatable;
 use crate::setup::{Given, MountedVolume, SetUp, VolumeProblem};
@@ -137,6 +138,8 @@ pub struct Volumes {
     /// Held for one access.
     pods: Arc<Mutex<BTreeMap<PodUid, Slot>>>,
     at_once: Arc<Semaphore>,
+    /// Directories of the machine that pods share.
+    shared: OneAtATime,
     /// What of pods' volumes can be counted. Held for one access.
     countable: Arc<Mutex<BTreeMap<PodUid, Vec<Countable>>>>,
 }
@@ -167,6 +170,7 @@ impl Volumes {
             on: Arc::new(on),
             pods: Arc::default(),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            shared: OneAtATime::default(),
             countable: Arc::default(),
         }
     }
@@ -406,6 +410,8 @@ impl Volumes {
         if decided.is_empty() {
             return Ok(Done::default());
         }
+        let shared = decided.iter().filter_map(|(_, set_up)| set_up.shared());
+        let alone = self.shared.at(shared.map(Path::to_owned).collect()).await;
         let permit = Arc::clone(&self.at_once).acquire_owned().await;
         let (on, now) = (Arc::clone(&self.on), self.on.clock.now());
         let directories = [on.layout.volumes(uid), on.layout.plugins(uid)];
@@ -429,7 +435,7 @@ impl Volumes {
                 });
                 done.outcomes.push((plugin, outcome));
             }
-            drop((held, permit));
+            drop((alone, held, permit));
             Ok(done)
         });
         told_if_slow(&self.on.clock, uid, &progress, work, tell).await?

@@ -351,6 +351,35 @@ fn a_kind_of_volume_that_is_not_there_is_told_in_upstreams_words() {
 }
 
 #[test]
+fn of_two_pods_that_come_at_once_to_a_volume_for_one_pod_one_gets_it() {
+    on_disks(async |scene| {
+        let (volumes, precious) = (scene.volumes(), precious());
+        bound(
+            &scene,
+            &json!({"local": {"path": precious.path()}, "accessModes": ["ReadWriteOncePod"]}),
+        );
+        let pods = ["a", "b", "c", "d"].map(|uid| with_group(4242, uid));
+        for round in 0..20 {
+            let [a, b, c, d] = &pods;
+            let mounts = tokio::join!(
+                volumes.mount(a),
+                volumes.mount(b),
+                volumes.mount(c),
+                volumes.mount(d)
+            );
+            let got = [mounts.0, mounts.1, mounts.2, mounts.3];
+            let got = got.iter().filter(|outcome| outcome.is_ok()).count();
+            assert_eq!(got, 1, "round {round}");
+            for pod in &pods {
+                let uid = pod.metadata.uid.as_deref().unwrap();
+                volumes.unmount(&PodUid::new(uid)).await.unwrap();
+            }
+        }
+        assert_kept(&precious);
+    });
+}
+
+#[test]
 fn a_volume_for_one_pod_is_refused_to_a_second_until_the_first_is_gone() {
     on_disks(async |scene| {
         let (volumes, precious) = (scene.volumes(), precious());
