@@ -488,6 +488,34 @@ fn a_token_is_renewed_on_disk_when_it_is_due() {
 }
 
 #[test]
+fn disks_that_do_not_answer_keep_other_pods_waiting_for_ten_seconds() {
+    on_disks(async |scene| {
+        let volumes = scene.volumes();
+        let began = scene.clock.uptime();
+        // As those do that ask a server for files which is away.
+        let hung = || Box::pin(volumes.in_turn(std::future::pending::<()>()));
+        let mut all: Vec<_> = std::iter::repeat_with(hung).take(AT_ONCE).collect();
+        for one in &mut all {
+            assert!(futures_util::poll!(one).is_pending());
+        }
+        let pod = pod(&json!([{"name": "plain", "emptyDir": {}}]));
+        let mut mounting = Box::pin(volumes.mount(&pod));
+        assert!(futures_util::poll!(&mut mounting).is_pending());
+        let hung = futures_util::future::join_all(all);
+        let mounted = async {
+            tokio::select! {
+                mounted = mounting => mounted.is_ok(),
+                _ = hung => false,
+            }
+        };
+        let mounted = seams::timeout(&*scene.clock, 2 * PATIENCE, mounted).await;
+        assert_eq!(mounted.ok(), Some(true));
+        assert_eq!(scene.clock.uptime(), began + PATIENCE);
+        volumes.unmount(&uid()).await.unwrap();
+    });
+}
+
+#[test]
 fn work_that_was_cut_short_at_any_point_is_finished_or_taken_away_the_next_time() {
     on_disks(async |scene| {
         furnished(&scene);
