@@ -18,7 +18,8 @@ use seams::storage::{GroupShare, Shared};
 
 use crate::trees::{directory_flags, entries, open_inside};
 
-/// Deeper than this nothing is given to a group.
+/// Deeper than this nothing is given to a group: each directory on the way is held
+/// open, and a pod can make as many as it likes.
 const DEEPEST: usize = 500;
 
 const SET_GROUP: u32 = 0o2000;
@@ -48,8 +49,9 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn inside(&mut self, directory: &OwnedFd, path: &Path, depth: usize) -> io::Result<()> {
         if depth > DEEPEST {
-            let deep = format!("it has more than {DEEPEST} directories in each other");
-            return Err(io::Error::new(ErrorKind::InvalidData, deep));
+            let deep = format!("it is below more than {DEEPEST} directories in each other");
+            self.refuse(path, io::Error::new(ErrorKind::InvalidData, deep));
+            return Ok(());
         }
         for (name, is_directory) in entries(directory)? {
             let flags = if is_directory {
@@ -75,12 +77,15 @@ impl Walk<'_> {
     /// with one file is told, and the next has its turn.
     fn give(&mut self, file: &OwnedFd, path: &Path) {
         if let Err(cause) = give(file, self.share) {
-            self.outcome.refused += 1;
-            self.outcome
-                .why
-                .get_or_insert_with(|| HostError::at(path, cause));
+            self.refuse(path, cause);
         }
         self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn refuse(&mut self, path: &Path, cause: io::Error) {
+        self.outcome.refused += 1;
+        let why = &mut self.outcome.why;
+        why.get_or_insert_with(|| HostError::at(path, cause));
     }
 }
 

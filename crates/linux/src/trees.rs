@@ -44,12 +44,13 @@ pub(crate) fn make_directory(path: &Path, mode: u32, parents: u32) -> io::Result
     Ok(is_new)
 }
 
-/// An empty file, unless there is something.
+/// An empty file of exactly this mode, unless there is something.
 pub(crate) fn make_file(path: &Path, mode: u32) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     match options.write(true).create_new(true).mode(mode).open(path) {
         Err(cause) if cause.kind() == ErrorKind::AlreadyExists => Ok(()),
-        outcome => outcome.map(drop),
+        // The mode that it is made with is cut by the process's mask.
+        file => file?.set_permissions(Permissions::from_mode(mode)),
     }
 }
 

@@ -81,6 +81,7 @@ impl Given<'_> {
                 read_only: persistent.read_only,
                 options: persistent.options,
             },
+            begun: layout.begun(self.uid, Plugin::LocalVolume, &name),
             pods: layout.pods(),
             group,
             policy: ChangePolicy::of(self.pod),

@@ -13,6 +13,7 @@ use tracing::warn;
 use types::Quantity;
 
 use crate::huge_pages::{self, HugePagesError};
+use crate::on_disk;
 use crate::ownership::{ChangePolicy, Ownership, Progress};
 use crate::resource_field::Allocatable;
 
@@ -61,8 +62,11 @@ impl EmptyDir {
         progress: &Progress,
     ) -> Result<(), HostError> {
         let was_ready = self.is_ready(storage)?;
-        let mut is_new = storage.make_directory(&self.path, MODE, PARENTS)?;
-        is_new |= match self.medium {
+        if !was_ready {
+            storage.make_directory(&self.path, MODE, PARENTS)?;
+        }
+        // What is in memory does not outlive the machine's restart, as its marker does.
+        let is_new = match self.medium {
             Medium::Disk => false,
             Medium::Memory(size) => storage.mount_tmpfs(&self.path, size)?,
             Medium::HugePages(page) => storage.mount_huge_pages(&self.path, page)?,
@@ -93,12 +97,14 @@ impl EmptyDir {
         }
     }
 
+    /// There is the marker, and also what it speaks of. From then on the directory's
+    /// permissions are its pod's to change.
     fn is_ready(&self, storage: &dyn Storage) -> Result<bool, HostError> {
-        let (Some(markers), Some(name)) = (self.ready.parent(), self.ready.file_name()) else {
+        if on_disk::entry(storage, &self.ready)?.is_none() {
             return Ok(false);
-        };
-        let entries = storage.entries(markers)?.unwrap_or_default();
-        Ok(entries.iter().any(|entry| entry.name.as_str() == name))
+        }
+        let directory = on_disk::entry(storage, &self.path)?;
+        Ok(directory.is_some_and(|entry| entry.is_directory))
     }
 }
 

@@ -14,6 +14,9 @@ pub struct Layout {
 /// The marker of a volume that was set up to its end.
 const READY: &str = "ready";
 
+/// The marker of a volume that is being given to its pod's group.
+const BEGUN: &str = "begun";
+
 /// The emptyDir below a volume of another kind.
 const WRAPPED: &str = "wrapped_";
 
@@ -68,6 +71,13 @@ impl Layout {
         };
         let of_empty_dirs = self.plugins(uid).join(Plugin::EmptyDir.directory());
         of_empty_dirs.join(name).join(READY)
+    }
+
+    /// There while the volume is given to the pod's group, which a crash may cut short.
+    /// Beside upstream's own markers: either kubelet removes it with the pod.
+    pub(crate) fn begun(&self, uid: &PodUid, plugin: Plugin, name: &str) -> PathBuf {
+        let of_plugin = self.plugins(uid).join(plugin.directory());
+        of_plugin.join(name).join(BEGUN)
     }
 }
 
@@ -166,6 +176,10 @@ mod tests {
             (
                 layout.ready(&uid, Plugin::Projected, "kube-api-access-x"),
                 "pods/1-2/plugins/kubernetes.io~empty-dir/wrapped_kube-api-access-x/ready",
+            ),
+            (
+                layout.begun(&uid, Plugin::LocalVolume, "pv"),
+                "pods/1-2/plugins/kubernetes.io~local-volume/pv/begun",
             ),
             (
                 layout.subpath(&uid, "v", "main", 3),

@@ -29,6 +29,7 @@ mod nested;
 mod notice;
 mod objects;
 mod on_disk;
+mod one_at_a_time;
 pub mod ownership;
 mod payload;
 mod persistent;

@@ -13,8 +13,12 @@ use seams::storage::{Bind, PathKind};
 use thiserror::Error;
 
 use crate::notice::Notice;
+use crate::on_disk;
 use crate::ownership::{ChangePolicy, Ownership, Progress};
 use crate::persistent::Refusal;
+
+const MARKER: u32 = 0o644;
+const MARKERS: u32 = 0o750;
 
 /// A local volume, and where a pod gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub(crate) struct Local {
     /// Of the persistent volume.
     pub(crate) name: String,
     pub(crate) bind: Bind,
+    /// The marker of one that is being given to the pod's group.
+    pub(crate) begun: PathBuf,
     /// What the pods of this node have is below.
     pub(crate) pods: PathBuf,
     /// The pod's group, and whether a root that has it stands for the rest.
@@ -73,17 +79,12 @@ impl Local {
         if self.one_pod && others.iter().any(same_volume) {
             return Err(Refusal::InUse.into());
         }
+        let is_given = self.begin(storage, others.is_empty())?;
         let is_new = storage.bind(&self.bind)?;
         let Some(group) = self.group else {
             return Ok(None);
         };
-        let before = storage.group(source)?;
-        if !others.is_empty() {
-            let differs = is_new && before != group;
-            return Ok(differs.then(|| Notice::other_group(&self.name, group, before)));
-        }
-        // One that was begun and not ended does not have it at its root.
-        if !self.bind.read_only && (is_new || before != group) {
+        if is_given {
             let ownership = Ownership {
                 group,
                 read_only: false,
@@ -91,8 +92,37 @@ impl Local {
                 told: true,
             };
             ownership.apply(storage, &self.bind.at, progress)?;
+            storage.remove_file(&self.begun)?;
         }
-        Ok(None)
+        if !is_new || others.is_empty() {
+            return Ok(None);
+        }
+        let before = storage.group(source)?;
+        let differs = before != group;
+        Ok(differs.then(|| Notice::other_group(&self.name, group, before)))
+    }
+
+    /// Whether it is to be given to the pod's group: once, when it is mounted first. What
+    /// the pod makes of it later is the pod's affair, whatever group that has. A marker
+    /// tells of one that was mounted, and not given to its end, because the agent died.
+    fn begin(&self, storage: &dyn Storage, is_alone: bool) -> Result<bool, HostError> {
+        if self.group.is_none() || self.bind.read_only {
+            return Ok(false);
+        }
+        let mounts = storage.mounts_below(&self.bind.at)?;
+        if mounts.iter().any(|mount| mount.path == self.bind.at) {
+            return Ok(on_disk::entry(storage, &self.begun)?.is_some());
+        }
+        if !is_alone {
+            // It may have been begun before the machine was restarted.
+            storage.remove_file(&self.begun)?;
+            return Ok(false);
+        }
+        if let Some(markers) = self.begun.parent() {
+            storage.make_directory(markers, MARKERS, MARKERS)?;
+        }
+        storage.make_file(&self.begun, MARKER)?;
+        Ok(true)
     }
 
     fn check(&self, storage: &dyn Storage) -> Result<(), LocalError> {

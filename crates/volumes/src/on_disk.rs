@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use seams::Storage;
 use seams::host::HostError;
+use seams::storage::Entry;
 use thiserror::Error;
 use types::PodUid;
 
@@ -97,6 +98,18 @@ pub(crate) fn volumes(
         }
     }
     Ok(volumes)
+}
+
+/// What is at a path itself: links are not followed. Asked of the directory that it is
+/// in, which for what is ours is short.
+pub(crate) fn entry(storage: &dyn Storage, path: &Path) -> Result<Option<Entry>, HostError> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(None);
+    };
+    let entries = storage.entries(directory)?.unwrap_or_default();
+    Ok(entries
+        .into_iter()
+        .find(|entry| entry.name.as_str() == name))
 }
 
 /// Takes the volumes of a pod away: parts that were mounted one by one first. What

@@ -248,6 +248,18 @@ impl SetUp {
         }
     }
 
+    /// The directory of the machine that other pods may have, too, and of which it
+    /// counts who came first.
+    pub(crate) fn shared(&self) -> Option<&Path> {
+        match self {
+            Self::Claimed(claimed) => match &claimed.place {
+                Place::Local(local) => Some(&local.bind.directory),
+                Place::HostPath(_) => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Made of objects, which may change.
     pub(crate) fn is_published(&self) -> bool {
         matches!(self, Self::Published { .. })

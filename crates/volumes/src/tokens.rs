@@ -25,7 +25,7 @@ const OLDEST: Duration = Duration::from_secs(24 * 3600);
 const LEFT_PERCENT: i64 = 20;
 /// Renewals are spread over so much time.
 const SPREAD: Duration = Duration::from_secs(10);
-/// After a renewal that failed, this long passes until the next.
+/// After a renewal, failed or not, at least this long passes until the next.
 const AGAIN: Duration = Duration::from_secs(60);
 /// A server that takes longer is away.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -89,7 +89,11 @@ impl Tokens {
             return Ok(token.clone());
         }
         let token = match (self.fetch_patiently(ask).await, kept) {
-            (Ok(token), _) => token,
+            (Ok(token), _) => Token {
+                // By a clock that is ahead of the server's it may be due already.
+                renew_at: token.renew_at.max(self.clock.now() + AGAIN),
+                ..token
+            },
             (Err(problem), None) => return Err(TokenError::Fetch { problem }),
             (Err(problem), Some(old)) if now > old.expires => {
                 let ask = ask.to_string();

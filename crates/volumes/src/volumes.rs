@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +25,7 @@ use crate::metrics::{Held, Metrics};
 use crate::notice::Notice;
 use crate::objects::{Objects, References};
 use crate::on_disk::{self, PodOnDisk, UnmountError};
+use crate::one_at_a_time::OneAtATime;
 use crate::ownership::{Progress, told_if_slow};
 use crate::resource_field::Allocatable;
 use crate::setup::{Given, MountedVolume, SetUp, VolumeProblem};
@@ -34,6 +35,11 @@ use crate::{downward_api, pod};
 
 /// So many pods have their volumes set up or taken away at a time.
 const AT_ONCE: usize = 8;
+
+/// Who takes longer lets another in, and goes on: a disk of the network that does not
+/// answer, or a volume of many files, must not keep all pods waiting. There is still
+/// no more than one piece of work for each pod.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where nobody says that objects change, they are looked at so often, spread: as often
 /// as upstream looks at a pod.
@@ -137,6 +143,8 @@ pub struct Volumes {
     /// Held for one access.
     pods: Arc<Mutex<BTreeMap<PodUid, Slot>>>,
     at_once: Arc<Semaphore>,
+    /// Directories of the machine that pods share.
+    shared: OneAtATime,
     /// What of pods' volumes can be counted. Held for one access.
     countable: Arc<Mutex<BTreeMap<PodUid, Vec<Countable>>>>,
 }
@@ -167,6 +175,7 @@ impl Volumes {
             on: Arc::new(on),
             pods: Arc::default(),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            shared: OneAtATime::default(),
             countable: Arc::default(),
         }
     }
@@ -239,14 +248,13 @@ impl Volumes {
         let layout = &self.on.layout;
         let at = layout.subpath(uid, &volume.spec_name, container, mount);
         let held = self.hold(uid).await;
-        let permit = Arc::clone(&self.at_once).acquire_owned().await;
         let (source, part, target) = (volume.path.clone(), sub_path.to_owned(), at.clone());
         let outcome = perform(&self.on.storage, move |storage| {
             let outcome = storage.bind_sub_path(&source, &part, &target);
-            drop((held, permit));
+            drop(held);
             outcome
         });
-        match outcome.await {
+        match self.in_turn(outcome).await {
             Ok(Ok(_)) => Ok(at),
             Ok(Err(cause)) => Err(failed(SubPathProblem::Storage(cause))),
             Err(cause) => Err(failed(SubPathProblem::Storage(SubPathError::Bind(cause)))),
@@ -279,7 +287,6 @@ impl Volumes {
     /// Takes something of a pod away, and what is held for it if that works.
     async fn end(&self, uid: &PodUid, take_away: TakeAway) -> Result<(), UnmountError> {
         let held = self.hold(uid).await;
-        let permit = Arc::clone(&self.at_once).acquire_owned().await;
         let (volumes, uid) = (self.clone(), uid.clone());
         let outcome = perform(&self.on.storage, move |storage| {
             let began = volumes.on.clock.uptime();
@@ -293,10 +300,10 @@ impl Volumes {
                 volumes.count(&uid, None);
                 volumes.on.in_use.set(&uid, BTreeSet::new());
             }
-            drop((held, permit));
+            drop(held);
             outcome
         });
-        outcome.await?
+        self.in_turn(outcome).await?
     }
 
     /// What there is on the disk, of pods that are known and of others.
@@ -406,7 +413,8 @@ impl Volumes {
         if decided.is_empty() {
             return Ok(Done::default());
         }
-        let permit = Arc::clone(&self.at_once).acquire_owned().await;
+        let shared = decided.iter().filter_map(|(_, set_up)| set_up.shared());
+        let alone = self.shared.at(shared.map(Path::to_owned).collect()).await;
         let (on, now) = (Arc::clone(&self.on), self.on.clock.now());
         let directories = [on.layout.volumes(uid), on.layout.plugins(uid)];
         let progress = Arc::new(Progress::default());
@@ -429,10 +437,24 @@ impl Volumes {
                 });
                 done.outcomes.push((plugin, outcome));
             }
-            drop((held, permit));
+            drop((alone, held));
             Ok(done)
         });
-        told_if_slow(&self.on.clock, uid, &progress, work, tell).await?
+        let work = told_if_slow(&self.on.clock, uid, &progress, work, tell);
+        self.in_turn(work).await?
+    }
+
+    /// Work on the disk when it is its turn. What it holds of its pod goes with the work
+    /// itself, which goes on if nobody waits for it; the turn goes with who waits.
+    async fn in_turn<T>(&self, work: impl Future<Output = T>) -> T {
+        let turn = self.at_once.acquire().await;
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = self.on.clock.sleep(PATIENCE) => drop(turn),
+        }
+        work.await
     }
 
     /// The pod, as soon as nobody else works on it.

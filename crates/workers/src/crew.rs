@@ -2,6 +2,7 @@
 //! folds them, and keeps one worker for each pod. One task.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use types::desired::Desired;
 use types::served::Pulse;
-use types::{PodName, PodRef, PodUid, Quantity};
+use types::{PodName, PodUid, Quantity};
 
 use crate::admission::{self, Admitted, Rejection};
 use crate::allocation::actuated::StateFile;
@@ -25,6 +26,7 @@ use crate::allocation::message::message;
 use crate::fold::{Census, Fold, Order, Verdict, Wish};
 use crate::foundations::Foundations;
 use crate::metrics::static_word;
+use crate::orphans::{self, Known};
 use crate::slot::{Eviction, Slot, object_of};
 use crate::spec::pod_ref;
 use crate::task::{Finished, Worker};
@@ -117,7 +119,9 @@ impl Crew {
         }
         known.mark_changed();
         self.desired.mark_changed();
-        let mut orphans = on.clock.sleep(Duration::ZERO);
+        let mut look_for_orphans = on.clock.sleep(Duration::ZERO);
+        // A disk that takes its time must not keep the node from its pods.
+        let mut removing: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
         loop {
             // At least as often as orphans are looked for.
             self.pulse.beat(on.clock.uptime());
@@ -180,18 +184,20 @@ impl Crew {
                     self.write_allocations(&mut state).await;
                     self.carry_out(&mut state, orders);
                 }
-                () = &mut orphans => {
+                () = done(&mut removing) => removing = None,
+                () = &mut look_for_orphans => {
                     let ready = self.desired.borrow().ready && known.borrow().is_some();
-                    if ready {
-                        let pods = known.borrow().clone().unwrap_or_default();
-                        // A disk that hangs must not keep the node from its pods.
-                        let removing = self.remove_orphans(&state, pods);
-                        if seams::timeout(&*on.clock, ORPHANS, removing).await.is_err() {
-                            warn!("what pods that are gone have left is not removed yet: the disk does not answer");
-                        }
+                    if ready && removing.is_none() {
+                        // It is asked who is there from now on, whatever orders there were.
+                        self.publish(&state);
+                        let known = Known {
+                            wanted: self.wanted.subscribe(),
+                            observed: known.clone(),
+                        };
+                        removing = Some(Box::pin(orphans::remove(Arc::clone(&on), known)));
                     }
                     let pause = if ready { ORPHANS } else { Duration::from_secs(1) };
-                    orphans = on.clock.sleep(on.spread(pause));
+                    look_for_orphans = on.clock.sleep(on.spread(pause));
                 }
             }
         }
@@ -542,57 +548,13 @@ impl Crew {
             }
         }
     }
+}
 
-    /// Directories and cgroups that no worker and no container has.
-    async fn remove_orphans(&self, state: &State, known: Arc<BTreeSet<PodRef>>) {
-        let is_known = |uid: &PodUid| {
-            state.fold.slot(uid).is_some() || known.iter().any(|pod| pod.uid == *uid)
-        };
-        let on = &self.on;
-        on.actuated.retain(is_known);
-        match on.volumes.on_disk().await {
-            Ok(pods) => {
-                let (mut found, mut failed) = (0, 0);
-                for pod in pods.iter().filter(|pod| !is_known(&pod.uid)) {
-                    let unmounted = on.volumes.unmount(&pod.uid).await;
-                    let removed = match unmounted {
-                        Ok(()) => on.volumes.remove_pod(&pod.uid).await,
-                        failed => failed,
-                    };
-                    if removed.is_ok() {
-                        // The record went with the directory.
-                        on.users.forget(&pod.uid);
-                    }
-                    match removed {
-                        Ok(()) => {
-                            info!(uid = %pod.uid, "the directory of a pod that is gone was removed");
-                        }
-                        Err(error) => {
-                            failed += 1;
-                            warn!(uid = %pod.uid, %error, "the directory of a pod that is gone stays");
-                        }
-                    }
-                    found += 1;
-                }
-                on.metrics.orphan_directories.set_count(found);
-                on.metrics.orphan_directories_failed.set_count(failed);
-            }
-            Err(error) => warn!(%error, "directories of pods cannot be looked at"),
-        }
-        on.volumes.settle();
-        let Some(cgroups) = &on.cgroups else {
-            return;
-        };
-        match cgroups.list() {
-            Ok(groups) => {
-                for (uid, group) in groups.iter().filter(|(uid, _)| !is_known(uid)) {
-                    if let Err(error) = cgroups.remove(&group.name).await {
-                        warn!(%uid, %error, "the cgroup of a pod that is gone stays");
-                    }
-                }
-            }
-            Err(error) => warn!(%error, "cgroups of pods cannot be looked at"),
-        }
+/// Ends with what is under way; never, if nothing is.
+async fn done(under_way: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+    match under_way {
+        Some(work) => work.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -19,6 +19,7 @@ mod hooks;
 mod metrics;
 mod objects;
 pub mod order;
+mod orphans;
 mod own_policies;
 mod patience;
 pub mod plan;

@@ -164,6 +164,19 @@ fn probed(findings: &Findings) -> BTreeMap<String, Probed> {
     all.collect()
 }
 
+/// Ends when others are ill than were.
+pub(crate) async fn ill_otherwise(
+    findings: Option<watch::Receiver<Findings>>,
+    before: &BTreeMap<String, Purpose>,
+) {
+    if let Some(mut findings) = findings
+        && findings.wait_for(|now| ill(now) != *before).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
 /// What is to be done about it.
 fn ill(findings: &Findings) -> BTreeMap<String, Purpose> {
     let all = findings.iter().filter_map(|finding| {
@@ -233,6 +246,26 @@ mod tests {
         ] {
             let found = ill(&finding(startup, readiness, liveness));
             assert_eq!(found.get("c-1").copied(), wanted);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_something_hears_of_who_falls_ill_and_of_nothing_else() {
+        let (told, findings) = watch::channel(finding(None, None, Some(Success)));
+        let nobody = BTreeMap::new();
+        let mut waiting = Box::pin(ill_otherwise(Some(findings.clone()), &nobody));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        told.send_replace(finding(None, Some(Failure), Some(Success)));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        told.send_replace(finding(None, Some(Failure), Some(Failure)));
+        waiting.await;
+        let ill = BTreeMap::from([("c-1".to_owned(), Purpose::Liveness)]);
+        for (findings, before) in [(Some(findings), ill), (None, nobody.clone())] {
+            let mut waiting = Box::pin(ill_otherwise(findings, &before));
+            assert!(
+                futures_util::poll!(&mut waiting).is_pending(),
+                "it is known"
+            );
         }
     }
 

@@ -177,7 +177,7 @@ impl Worker {
             Box::pin(self.ask_for_handler(&slot)).await;
             self.judge(&slot, &observed);
             if self.is_said_otherwise(&slot) {
-                Box::pin(self.refresh_volumes(&slot)).await;
+                Box::pin(self.refresh_volumes(&slot, &observed)).await;
             }
             let given = Given {
                 slot: &slot,
@@ -314,7 +314,9 @@ impl Worker {
                 let newest = self.observed.borrow_and_update().clone();
                 return newest.filter(|newest| newest.at >= observed.at);
             }
-            Woken::Volumes if self.memory.prepared => Box::pin(self.refresh_volumes(slot)).await,
+            Woken::Volumes if self.memory.prepared => {
+                Box::pin(self.refresh_volumes(slot, observed)).await;
+            }
             Woken::Volumes | Woken::Node => self.memory.retry_at = None,
             Woken::Objects => self.memory.retry_container_at.clear(),
             Woken::Time | Woken::Probes => {}
@@ -458,7 +460,7 @@ impl Worker {
     }
 
     /// When its time is up; since 1970.
-    fn deadline(&self, slot: &Slot) -> Option<Duration> {
+    pub(crate) fn deadline(&self, slot: &Slot) -> Option<Duration> {
         let limit = spec_of(&slot.pod).active_deadline_seconds?;
         let limit = Duration::from_secs(u64::try_from(limit).unwrap_or_default());
         let started = self.previous.as_ref()?.start_time.as_ref()?.0;

@@ -144,6 +144,27 @@ fn a_file_that_cannot_be_given_away_does_not_keep_the_others() {
     });
 }
 
+#[test]
+fn what_is_too_deep_stays_as_it_is_and_keeps_nothing_else() {
+    let root = tree(&[("v/a", "x")]);
+    let at = |depth: usize| root.path().join("v").join("d/".repeat(depth));
+    fs::create_dir_all(at(DEEPEST + 3)).unwrap();
+    for depth in [0, DEEPEST, DEEPEST + 2] {
+        set(&at(depth), 0o700);
+    }
+    let outcome = share(
+        &root.path().join("v"),
+        to_group(false, false),
+        &AtomicU64::default(),
+    );
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.refused, 1);
+    let why = outcome.why.unwrap().to_string();
+    assert!(why.contains("more than 500 directories"), "{why}");
+    let modes = [0, DEEPEST, DEEPEST + 2].map(|depth| look(&at(depth)).0);
+    assert_eq!(modes, [0o2770, 0o2770, 0o700]);
+}
+
 /// A pod swaps a directory for a link to elsewhere while its volume is given away.
 #[test]
 fn nothing_outside_is_given_away_whatever_is_swapped_meanwhile() {

@@ -23,6 +23,20 @@ fn a_directory_has_exactly_its_mode_whatever_the_mask() {
 }
 
 #[test]
+fn a_file_has_exactly_its_mode_whatever_the_mask_and_keeps_what_it_is_given_later() {
+    let root = tempfile::tempdir().unwrap();
+    for (name, wanted) in [("all", 0o666), ("own", 0o600), ("read", 0o444)] {
+        let path = root.path().join(name);
+        make_file(&path, wanted).unwrap();
+        assert_eq!(mode(&path), wanted, "{name}");
+    }
+    let path = root.path().join("all");
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    make_file(&path, 0o666).unwrap();
+    assert_eq!(mode(&path), 0o640);
+}
+
+#[test]
 fn a_link_or_a_file_in_a_directorys_place_is_an_error() {
     let root = tree(&[("file", "x")]);
     symlink("/", root.path().join("link")).unwrap();

@@ -40,16 +40,11 @@ fn follow(get: &Get, location: &str) -> Option<Get> {
     let scheme = if get.https { "https:" } else { "http:" };
     let whole = if location.starts_with("//") {
         format!("{scheme}{location}")
-    } else if location.contains("://") {
+    } else if has_scheme(location) {
         location.to_owned()
     } else {
-        let path = if location.starts_with('/') {
-            location.to_owned()
-        } else {
-            beside(&get.path, location)
-        };
         return Some(Get {
-            path,
+            path: resolved(&get.path, location),
             ..get.clone()
         });
     };
@@ -68,23 +63,64 @@ fn follow(get: &Get, location: &str) -> Option<Get> {
         https,
         host: host.to_owned(),
         port: uri.port_u16().unwrap_or(usual),
-        path: uri
-            .path_and_query()
-            .map_or_else(String::new, ToString::to_string),
+        path: uri.path_and_query().map_or_else(String::new, |path| {
+            let (path, query) = parted(path.as_str());
+            format!("{}{query}", without_dots(path))
+        }),
         // What stood for the first place says nothing of this one.
         host_header: None,
         ..get.clone()
     })
 }
 
-/// What is in the same directory as a path.
-fn beside(path: &str, name: &str) -> String {
-    let path = path.split('?').next().unwrap_or_default();
-    if name.starts_with('?') {
-        return format!("{path}{name}");
+/// Whether it begins with `name:`. What is behind a slash or a question mark may hold
+/// the whole of another URL.
+fn has_scheme(location: &str) -> bool {
+    let scheme = location.split_once(':').map_or("", |(scheme, _)| scheme);
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.chars().all(allowed)
+}
+
+/// A path as seen from another, both with what they ask for, as Go resolves it.
+fn resolved(base: &str, reference: &str) -> String {
+    let (base, before) = parted(base);
+    let (path, query) = parted(reference);
+    let whole = if path.starts_with('/') {
+        path.to_owned()
+    } else if path.is_empty() {
+        base.to_owned()
+    } else {
+        let directory = base.rsplit_once('/').map_or("", |(directory, _)| directory);
+        format!("{directory}/{path}")
+    };
+    let query = if reference.is_empty() { before } else { query };
+    format!("{}{query}", without_dots(&whole))
+}
+
+/// The path, and what is asked for from the question mark on.
+fn parted(path: &str) -> (&str, &str) {
+    path.split_at(path.find('?').unwrap_or(path.len()))
+}
+
+/// A path from the root on without `.` and `..`; nothing is above the root.
+fn without_dots(path: &str) -> String {
+    let mut kept = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "." => {}
+            ".." => drop(kept.pop()),
+            name => kept.push(name),
+        }
     }
-    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-    format!("{directory}/{name}")
+    // Where the dots led to is a directory.
+    if path.ends_with("/.") || path.ends_with("/..") {
+        kept.push("");
+    }
+    let joined = kept.join("/");
+    if joined.starts_with('/') {
+        return joined;
+    }
+    format!("/{joined}")
 }
 
 #[cfg(test)]
@@ -115,6 +151,29 @@ mod tests {
             (301, "/x?y#z", Some("http://10.0.0.7:8080/x?y")),
             (302, "x", Some("http://10.0.0.7:8080/a/x")),
             (302, "?x", Some("http://10.0.0.7:8080/a/b?x")),
+            (302, "#z", Some("http://10.0.0.7:8080/a/b?c")),
+            (
+                302,
+                "/login?next=http://x/",
+                Some("http://10.0.0.7:8080/login?next=http://x/"),
+            ),
+            (
+                302,
+                "login?next=http://x/../y",
+                Some("http://10.0.0.7:8080/a/login?next=http://x/../y"),
+            ),
+            (302, "?to=//x", Some("http://10.0.0.7:8080/a/b?to=//x")),
+            (302, "../x", Some("http://10.0.0.7:8080/x")),
+            (302, "./x/.", Some("http://10.0.0.7:8080/a/x/")),
+            (302, "/x/../../y/..", Some("http://10.0.0.7:8080/")),
+            (
+                302,
+                "http://10.0.0.7/x/../y?z/..",
+                Some("http://10.0.0.7:80/y?z/.."),
+            ),
+            (302, "HTTP://10.0.0.7:9/x", Some("http://10.0.0.7:9/x")),
+            (302, "http:/x", None),
+            (302, "mailto:x@10.0.0.7", None),
             (303, "http://10.0.0.7/x", Some("http://10.0.0.7:80/x")),
             (307, "https://10.0.0.7:9/x", Some("https://10.0.0.7:9/x")),
             (308, "//10.0.0.7:9/x", Some("http://10.0.0.7:9/x")),

@@ -16,6 +16,8 @@ struct Server {
     away: Arc<Mutex<bool>>,
     /// How long its tokens live, if not as long as is asked.
     life: Option<i64>,
+    /// How far the node's clock is ahead of its own.
+    behind: Duration,
 }
 
 struct Scene {
@@ -25,13 +27,16 @@ struct Scene {
 }
 
 fn scene(life: Option<i64>) -> Scene {
+    scene_of(Server {
+        life,
+        ..Server::default()
+    })
+}
+
+fn scene_of(server: Server) -> Scene {
     let clock: SharedClock = Arc::new(TokioClock::starting_at(
         UNIX_EPOCH + Duration::from_secs(1_000_000),
     ));
-    let server = Server {
-        life,
-        ..Server::default()
-    };
     let (answering, time) = (server.clone(), clock.clone());
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (server, clock) = (answering.clone(), time.clone());
@@ -68,7 +73,7 @@ impl Server {
             .or(body["spec"]["expirationSeconds"].as_i64())
             .unwrap();
         body["spec"]["expirationSeconds"] = json!(life);
-        let expires = clock.now() + Duration::from_secs(life.unsigned_abs());
+        let expires = clock.now() - self.behind + Duration::from_secs(life.unsigned_abs());
         let expires = k8s_openapi::jiff::Timestamp::try_from(expires).unwrap();
         body["status"] =
             json!({"token": format!("token-{number}"), "expirationTimestamp": expires.to_string()});
@@ -180,6 +185,22 @@ async fn when_it_cannot_be_renewed_the_old_one_stays_until_it_expires() {
     assert!(!error.contains("token-1"), "{error}");
     *scene.server.away.lock().unwrap() = false;
     assert_eq!(scene.token().await, "token-5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_looks_old_because_the_nodes_clock_is_ahead_is_renewed_once_a_minute() {
+    for ahead in [3000, 7200] {
+        let scene = scene_of(Server {
+            behind: Duration::from_secs(ahead),
+            ..Server::default()
+        });
+        for minute in 1..4 {
+            for _ in 0..6 {
+                assert_eq!(scene.token().await, format!("token-{minute}"), "{ahead}");
+                scene.pass(10).await;
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

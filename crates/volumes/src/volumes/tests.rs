@@ -9,7 +9,7 @@ mod parts;
 use std::collections::BTreeSet;
 use std::fs;
 use std::future::Future;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -309,9 +309,19 @@ fn a_restarted_agent_finds_all_as_it_was_and_touches_nothing() {
                 fs::read_link(scene.path(&format!("volumes/kubernetes.io~{name}/..data"))).unwrap()
             })
         };
+        // A database wants its directory for itself, another shares it with a group.
+        let roots = [("plain", 0o700), ("fast", 0o2770)];
+        let root = |name: &str| scene.path(&format!("volumes/kubernetes.io~empty-dir/{name}"));
+        for (name, mode) in roots {
+            fs::set_permissions(root(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
         let (before, mounts) = (links(), scene.mounts());
         let restarted = scene.volumes();
         let second = restarted.mount(&pod).await.unwrap();
+        for (name, mode) in roots {
+            let found = fs::metadata(root(name)).unwrap().mode() & 0o7777;
+            assert_eq!(found, mode, "{name}");
+        }
         assert_eq!(second.volumes, first.volumes);
         assert_eq!((links(), scene.mounts()), (before, mounts));
         assert_eq!(scene.text("kubernetes.io~empty-dir/plain/work"), "a pod's");
@@ -473,6 +483,34 @@ fn a_token_is_renewed_on_disk_when_it_is_due() {
             "token-2"
         );
         assert!(refreshed.refresh_at > mounted.refresh_at);
+        volumes.unmount(&uid()).await.unwrap();
+    });
+}
+
+#[test]
+fn disks_that_do_not_answer_keep_other_pods_waiting_for_ten_seconds() {
+    on_disks(async |scene| {
+        let volumes = scene.volumes();
+        let began = scene.clock.uptime();
+        // As those do that ask a server for files which is away.
+        let hung = || Box::pin(volumes.in_turn(std::future::pending::<()>()));
+        let mut all: Vec<_> = std::iter::repeat_with(hung).take(AT_ONCE).collect();
+        for one in &mut all {
+            assert!(futures_util::poll!(one).is_pending());
+        }
+        let pod = pod(&json!([{"name": "plain", "emptyDir": {}}]));
+        let mut mounting = Box::pin(volumes.mount(&pod));
+        assert!(futures_util::poll!(&mut mounting).is_pending());
+        let hung = futures_util::future::join_all(all);
+        let mounted = async {
+            tokio::select! {
+                mounted = mounting => mounted.is_ok(),
+                _ = hung => false,
+            }
+        };
+        let mounted = seams::timeout(&*scene.clock, 2 * PATIENCE, mounted).await;
+        assert_eq!(mounted.ok(), Some(true));
+        assert_eq!(scene.clock.uptime(), began + PATIENCE);
         volumes.unmount(&uid()).await.unwrap();
     });
 }

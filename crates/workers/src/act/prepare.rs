@@ -10,6 +10,7 @@ use volumes::ownership::IN_PROGRESS;
 use super::{Outcome, RETRY};
 use crate::patience::{Failure, Mounting};
 use crate::plan::PodKill;
+use crate::probing::{ill_otherwise, keep_telling};
 use crate::slot::Slot;
 use crate::spec::{spec_of, uses_host_network};
 use crate::task::Worker;
@@ -114,27 +115,52 @@ impl Worker {
         has_volumes && self.on.volumes.said_of_itself(&slot.pod) != self.said_of_itself
     }
 
-    /// Brings what is in the volumes up to date. What fails is tried again.
-    pub(crate) async fn refresh_volumes(&mut self, slot: &Slot) {
+    /// Brings what is in the volumes up to date. What fails, or has to wait because there
+    /// is something else to do for the pod, is tried again.
+    pub(crate) async fn refresh_volumes(&mut self, slot: &Slot, observed: &Arc<ObservedPod>) {
         let on = Arc::clone(&self.on);
         self.said_of_itself = on.volumes.said_of_itself(&slot.pod);
-        match on.volumes.refresh(&slot.pod).await {
-            Ok(fresh) => {
-                let refresh_at = self.not_at_once(fresh.refresh_at);
-                if let Some(mounted) = &mut self.mounted {
-                    mounted.refresh_at = refresh_at;
-                }
-            }
-            Err(error) => {
+        let mut aside = self.aside(slot, observed);
+        let refreshed = tokio::select! {
+            refreshed = on.volumes.refresh(&slot.pod) => Some(refreshed),
+            () = self.urged(slot) => None,
+            never = keep_telling(aside.as_mut()) => match never {},
+        };
+        if let Some(said) = aside.and_then(|aside| aside.said) {
+            self.previous = Some(said);
+        }
+        let again = match refreshed {
+            Some(Ok(fresh)) => self.not_at_once(fresh.refresh_at),
+            Some(Err(error)) => {
                 for failure in &error.failures {
                     let message = failure.to_string();
                     on.telling.warning(&slot.pod, "FailedMount", message);
                 }
-                if let Some(mounted) = &mut self.mounted {
-                    let later = on.clock.now() + on.spread(RETRY);
-                    mounted.refresh_at = Some(later);
-                }
+                Some(on.clock.now() + on.spread(RETRY))
             }
+            None => Some(on.clock.now() + on.spread(RETRY)),
+        };
+        if let Some(mounted) = &mut self.mounted {
+            mounted.refresh_at = again;
+        }
+    }
+
+    /// Ends when the pod has to be seen to at once: it is to end, its time is up, or a
+    /// container of it was found ill.
+    async fn urged(&self, slot: &Slot) {
+        let on = &self.on;
+        let deadline = self.deadline(slot).filter(|_| !self.is_ending(slot));
+        let deadline = deadline.map(|at| on.clock.sleep(at.saturating_sub(on.now())));
+        let deadline = async {
+            match deadline {
+                Some(sleep) => sleep.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.cut(slot) => {}
+            () = deadline => {}
+            () = ill_otherwise(self.probing.place.follow(), &self.memory.ill) => {}
         }
     }
 }

@@ -502,7 +502,10 @@ impl Worker {
                 index,
                 &wanted,
             );
-            let bound = bound.await;
+            let bound = tokio::select! {
+                bound = bound => bound,
+                () = self.cut(scene.slot) => return Err(Trouble::Cut),
+            };
             let path = bound.map_err(|error| Trouble::config(error.to_string()))?;
             paths.insert(index, path);
         }

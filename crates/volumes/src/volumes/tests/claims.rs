@@ -192,18 +192,19 @@ fn a_claim_for_reading_only_gives_a_mount_that_cannot_be_written() {
     });
 }
 
+fn with_group(group: u32, uid: &str) -> Pod {
+    let mut pod = claiming(false);
+    pod.metadata.uid = Some(uid.to_owned());
+    let spec = pod.spec.as_mut().unwrap();
+    spec.security_context = Some(from_json(json!({"fsGroup": group})));
+    pod
+}
+
 #[test]
 fn a_group_gets_a_local_volume_once_and_a_second_one_is_warned() {
     on_disks(async |scene| {
         let (volumes, precious) = (scene.volumes(), precious());
         bound(&scene, &json!({"local": {"path": precious.path()}}));
-        let with_group = |group: u32, uid: &str| {
-            let mut pod = claiming(false);
-            pod.metadata.uid = Some(uid.to_owned());
-            let spec = pod.spec.as_mut().unwrap();
-            spec.security_context = Some(from_json(json!({"fsGroup": group})));
-            pod
-        };
         let group = || fs::metadata(precious.path().join("data")).unwrap().gid();
         let first = volumes.mount(&with_group(4242, UID)).await.unwrap();
         assert_eq!((group(), first.notices), (4242, vec![]));
@@ -228,20 +229,50 @@ fn a_group_gets_a_local_volume_once_and_a_second_one_is_warned() {
     });
 }
 
+/// Of another group, as containers leave files.
+fn belong(precious: &TempDir, group: u32) {
+    for path in [precious.path(), &precious.path().join("data")] {
+        std::os::unix::fs::chown(path, None, Some(group)).unwrap();
+    }
+}
+
 #[test]
 fn a_group_that_was_not_given_all_because_the_agent_died_is_given_it_later() {
     on_disks(async |scene| {
         let (volumes, precious) = (scene.volumes(), precious());
         bound(&scene, &json!({"local": {"path": precious.path()}}));
-        volumes.mount(&claiming(false)).await.unwrap();
-        let mut pod = claiming(false);
-        let spec = pod.spec.as_mut().unwrap();
-        spec.security_context = Some(from_json(json!({"fsGroup": 4242})));
+        let pod = with_group(4242, UID);
+        volumes.mount(&pod).await.unwrap();
+        let begun = scene.path("plugins/kubernetes.io~local-volume/pv/begun");
+        assert!(!begun.exists(), "it was given all");
         // It is mounted, and that is all: as if the agent had ended in between.
+        belong(&precious, 0);
+        fs::write(&begun, "").unwrap();
         scene.volumes().mount(&pod).await.unwrap();
         let data = fs::metadata(precious.path().join("data")).unwrap();
         assert_eq!(data.gid(), 4242);
+        assert!(!begun.exists(), "once is enough");
         volumes.unmount(&uid()).await.unwrap();
+        scene.assert_nothing_is_left();
+    });
+}
+
+#[test]
+fn what_a_container_gave_to_another_group_is_left_to_it() {
+    on_disks(async |scene| {
+        let (volumes, precious) = (scene.volumes(), precious());
+        bound(&scene, &json!({"local": {"path": precious.path()}}));
+        let pod = with_group(4242, UID);
+        volumes.mount(&pod).await.unwrap();
+        belong(&precious, 5555);
+        for agent in [volumes, scene.volumes()] {
+            let again = agent.mount(&pod).await.unwrap();
+            assert!(again.notices.is_empty());
+            let data = fs::metadata(precious.path().join("data")).unwrap();
+            assert_eq!(data.gid(), 5555);
+        }
+        scene.volumes().unmount(&uid()).await.unwrap();
+        scene.assert_nothing_is_left();
     });
 }
 
@@ -316,6 +347,35 @@ fn a_kind_of_volume_that_is_not_there_is_told_in_upstreams_words() {
         let error = volumes.mount(&claiming(false)).await.unwrap_err();
         let wanted = "volume data has volumeMode Block, but is specified in volumeMounts";
         assert!(error.to_string().ends_with(wanted), "{error}");
+    });
+}
+
+#[test]
+fn of_two_pods_that_come_at_once_to_a_volume_for_one_pod_one_gets_it() {
+    on_disks(async |scene| {
+        let (volumes, precious) = (scene.volumes(), precious());
+        bound(
+            &scene,
+            &json!({"local": {"path": precious.path()}, "accessModes": ["ReadWriteOncePod"]}),
+        );
+        let pods = ["a", "b", "c", "d"].map(|uid| with_group(4242, uid));
+        for round in 0..20 {
+            let [a, b, c, d] = &pods;
+            let mounts = tokio::join!(
+                volumes.mount(a),
+                volumes.mount(b),
+                volumes.mount(c),
+                volumes.mount(d)
+            );
+            let got = [mounts.0, mounts.1, mounts.2, mounts.3];
+            let got = got.iter().filter(|outcome| outcome.is_ok()).count();
+            assert_eq!(got, 1, "round {round}");
+            for pod in &pods {
+                let uid = pod.metadata.uid.as_deref().unwrap();
+                volumes.unmount(&PodUid::new(uid)).await.unwrap();
+            }
+        }
+        assert_kept(&precious);
     });
 }
 
