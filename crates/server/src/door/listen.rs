@@ -32,8 +32,8 @@ use crate::listen::BindError;
 /// At once, over each of the two ports.
 const CONNECTIONS: usize = 2048;
 
-/// For heads that are under way over all connections: without it, strangers could have the
-/// largest head over each.
+/// For heads that are under way over all connections, beyond what each may have: without
+/// it, strangers could have the largest head over each.
 const LARGEST_HEADS: usize = 32 << 20;
 
 /// For the head of a request; upstream's.
@@ -254,7 +254,8 @@ async fn exchange<S>(
                 }
                 return;
             }
-            () = seat.asked_to_leave() => break,
+            // Nothing is owed to who has not asked yet, and what they have said takes room.
+            () = seat.asked_to_leave() => if seat.is_asking() { return } else { break },
             // A request may have come or gone meanwhile: it is looked at again.
             () = clock.sleep(left.min(IDLE)) => {}
         }

@@ -2,6 +2,7 @@
 //! for the longest makes room, strangers first: a crowd of idle connections keeps nobody
 //! out.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +10,17 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+/// Of each head, for everybody: what an ordinary request needs is not counted.
+const ALLOWANCE: usize = 16 << 10;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Seats(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     most: usize,
-    /// Bytes of requests' heads that are under way, and how many there may be.
+    /// Bytes of requests' heads that are under way, beyond the allowance of each, and how
+    /// many there may be.
     heads: AtomicUsize,
     most_heads: usize,
     /// A mutex: seats are taken and left under it, and nobody waits while holding it.
@@ -36,6 +41,8 @@ pub(crate) struct Seat {
     kept: AtomicBool,
     /// Bytes of the head that is under way.
     head: AtomicUsize,
+    /// As much of all heads' room is its.
+    charged: AtomicUsize,
     /// Has proven to be somebody.
     known: AtomicBool,
     /// Since when it is busy or idle; milliseconds of the clock's uptime.
@@ -53,7 +60,8 @@ pub(crate) struct Place {
 }
 
 impl Seats {
-    /// `most` connections, with so many bytes of heads under way over all of them.
+    /// `most` connections, with so many bytes of heads under way over all of them, beyond
+    /// the allowance of each.
     pub(crate) fn new(most: usize, most_heads: usize) -> Self {
         Self(Arc::new(Shared {
             most,
@@ -123,6 +131,15 @@ impl Seat {
         now.saturating_sub(since)
     }
 
+    /// A part of a request is there, and no more.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.is_busy() && self.head.load(Ordering::Relaxed) > 0
+    }
+
+    fn charged(&self) -> usize {
+        self.charged.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn known(&self) {
         self.known.store(true, Ordering::Relaxed);
     }
@@ -133,19 +150,55 @@ impl Seat {
 }
 
 impl Seats {
-    /// So much more of a head has come in; whether there is room for it.
+    /// So much more of a head has come in; whether its sender may go on. Where there is no
+    /// room for it, the largest head goes, a stranger's first: whoever fills the room pays,
+    /// not whoever comes next.
     pub(crate) fn read(&self, seat: &Seat, bytes: usize) -> bool {
         if seat.is_busy() {
             return true;
         }
-        seat.head.fetch_add(bytes, Ordering::Relaxed);
-        let before = self.0.heads.fetch_add(bytes, Ordering::Relaxed);
-        before + bytes <= self.0.most_heads
+        if seat.leave.is_cancelled() {
+            return false;
+        }
+        let head = seat.head.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let owed = head.saturating_sub(ALLOWANCE);
+        let more = owed.saturating_sub(seat.charged());
+        if more == 0 {
+            return true;
+        }
+        seat.charged.fetch_add(more, Ordering::Relaxed);
+        let before = self.0.heads.fetch_add(more, Ordering::Relaxed);
+        before + more <= self.0.most_heads || self.make_room(seat)
+    }
+
+    /// `false`: it is the reader that has to go.
+    fn make_room(&self, reader: &Seat) -> bool {
+        let taken = self.lock();
+        while self.0.heads.load(Ordering::Relaxed) > self.0.most_heads {
+            let charged = taken.seats.values().filter(|seat| seat.charged() > 0);
+            let largest = charged.min_by_key(|seat| {
+                let known = seat.known.load(Ordering::Relaxed);
+                (known, Reverse(seat.charged()))
+            });
+            // Without one the reader has been asked to leave by now.
+            let Some(largest) = largest.filter(|seat| !std::ptr::eq(Arc::as_ptr(seat), reader))
+            else {
+                return false;
+            };
+            largest.leave.cancel();
+            self.release(largest);
+        }
+        true
     }
 
     /// The head is there as a whole, or will never be.
     pub(crate) fn head_is_over(&self, seat: &Seat) {
-        let bytes = seat.head.swap(0, Ordering::Relaxed);
+        seat.head.store(0, Ordering::Relaxed);
+        self.release(seat);
+    }
+
+    fn release(&self, seat: &Seat) {
+        let bytes = seat.charged.swap(0, Ordering::Relaxed);
         self.0.heads.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -201,21 +254,45 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_never_end_have_so_much_room_together() {
+    fn whoever_fills_the_room_for_heads_makes_room_strangers_first() {
+        let seats = Seats::new(9, 100);
+        let [greedy, friend, small, late] = [0; 4].map(|second| seats.take(at(second)).unwrap());
+        let read = |place: &Place, bytes| seats.read(place.seat(), bytes);
+        let left = |place: &Place| place.seat().leave.is_cancelled();
+        friend.seat().known();
+        assert!(read(&friend, ALLOWANCE + 50));
+        assert!(read(&greedy, ALLOWANCE + 40));
+        assert!(read(&small, ALLOWANCE + 10));
+        // What everybody needs is there, however full it is.
+        assert!(read(&late, ALLOWANCE));
+        assert!(!left(&greedy) && !left(&friend));
+        assert!(read(&late, 1));
+        assert!(left(&greedy) && !left(&friend) && !left(&small));
+        assert!(!read(&greedy, 1));
+        // The largest of strangers is the one who reads.
+        assert!(read(&late, 39));
+        assert!(!read(&late, 1));
+        assert!(!left(&friend) && !left(&small));
+        drop((late, greedy));
+        assert!(read(&small, 20));
+        assert!(seats.0.heads.load(Ordering::Relaxed) == 80);
+    }
+
+    #[test]
+    fn a_head_that_is_over_takes_no_room() {
         let seats = Seats::new(3, 100);
-        let [first, second] = [0, 1].map(|second| seats.take(at(second)).unwrap());
-        assert!(seats.read(first.seat(), 60));
-        assert!(!seats.read(second.seat(), 60));
-        drop(second);
-        assert!(seats.read(first.seat(), 40));
-        // Its head is over: what comes now is none.
+        let first = seats.take(at(0)).unwrap();
+        assert!(seats.read(first.seat(), ALLOWANCE + 100));
+        assert!(first.seat().is_asking());
         seats.head_is_over(first.seat());
         first.seat().mark(true, at(2));
-        assert!(seats.read(first.seat(), 1000));
+        assert!(!first.seat().is_asking());
+        // What comes now is no head.
+        assert!(seats.read(first.seat(), 10 * ALLOWANCE));
         assert!(
             seats
                 .take(at(3))
-                .is_some_and(|third| seats.read(third.seat(), 100))
+                .is_some_and(|second| seats.read(second.seat(), ALLOWANCE + 100))
         );
     }
 }
