@@ -32,7 +32,7 @@ use crate::listen::BindError;
 /// At once, over each of the two ports.
 const CONNECTIONS: usize = 2048;
 
-/// For heads that are under way over all connections, beyond what each may have: without
+/// For what heads are read into over all connections, beyond what each may have: without
 /// it, strangers could have the largest head over each.
 const LARGEST_HEADS: usize = 32 << 20;
 

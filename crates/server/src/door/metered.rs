@@ -30,7 +30,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let bytes = buffer.filled().len() - before;
         if bytes > 0 && !self.line.has_room_for(bytes) {
-            let words = "too much is read of requests that never end";
+            let words = "there is no room for such large heads of requests";
             return Poll::Ready(Err(io::Error::other(words)));
         }
         read

@@ -19,8 +19,7 @@ pub(crate) struct Seats(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     most: usize,
-    /// Bytes of requests' heads that are under way, beyond the allowance of each, and how
-    /// many there may be.
+    /// Bytes of requests' heads, beyond the allowance of each, and how many there may be.
     heads: AtomicUsize,
     most_heads: usize,
     /// A mutex: seats are taken and left under it, and nobody waits while holding it.
@@ -41,7 +40,8 @@ pub(crate) struct Seat {
     kept: AtomicBool,
     /// Bytes of the head that is under way.
     head: AtomicUsize,
-    /// As much of all heads' room is its.
+    /// As much of all heads' room is its: that of its largest, for the room that one was
+    /// read into stays with the connection.
     charged: AtomicUsize,
     /// Has proven to be somebody.
     known: AtomicBool,
@@ -60,8 +60,8 @@ pub(crate) struct Place {
 }
 
 impl Seats {
-    /// `most` connections, with so many bytes of heads under way over all of them, beyond
-    /// the allowance of each.
+    /// `most` connections, with so many bytes of heads over all of them, beyond the allowance
+    /// of each.
     pub(crate) fn new(most: usize, most_heads: usize) -> Self {
         Self(Arc::new(Shared {
             most,
@@ -136,6 +136,11 @@ impl Seat {
         !self.is_busy() && self.head.load(Ordering::Relaxed) > 0
     }
 
+    /// The head is there as a whole.
+    pub(crate) fn head_is_over(&self) {
+        self.head.store(0, Ordering::Relaxed);
+    }
+
     fn charged(&self) -> usize {
         self.charged.load(Ordering::Relaxed)
     }
@@ -191,13 +196,8 @@ impl Seats {
         true
     }
 
-    /// The head is there as a whole, or will never be.
-    pub(crate) fn head_is_over(&self, seat: &Seat) {
-        seat.head.store(0, Ordering::Relaxed);
-        self.release(seat);
-    }
-
-    fn release(&self, seat: &Seat) {
+    /// What it has read heads into is gone.
+    pub(crate) fn release(&self, seat: &Seat) {
         let bytes = seat.charged.swap(0, Ordering::Relaxed);
         self.0.heads.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -215,7 +215,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.seats.head_is_over(&self.seat);
+        self.seats.release(&self.seat);
         self.seats.lock().seats.remove(&self.number);
     }
 }
@@ -279,20 +279,27 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_is_over_takes_no_room() {
+    fn a_connection_pays_for_its_largest_head_to_its_end() {
         let seats = Seats::new(3, 100);
-        let first = seats.take(at(0)).unwrap();
-        assert!(seats.read(first.seat(), ALLOWANCE + 100));
+        let [first, second] = [0; 2].map(|second| seats.take(at(second)).unwrap());
+        assert!(seats.read(first.seat(), ALLOWANCE + 60));
         assert!(first.seat().is_asking());
-        seats.head_is_over(first.seat());
+        first.seat().head_is_over();
         first.seat().mark(true, at(2));
         assert!(!first.seat().is_asking());
         // What comes now is no head.
         assert!(seats.read(first.seat(), 10 * ALLOWANCE));
-        assert!(
-            seats
-                .take(at(3))
-                .is_some_and(|second| seats.read(second.seat(), ALLOWANCE + 100))
-        );
+        first.seat().mark(false, at(3));
+        let heads = || seats.0.heads.load(Ordering::Relaxed);
+        assert_eq!(heads(), 60);
+        // The next one of the same size costs nothing more.
+        assert!(seats.read(first.seat(), ALLOWANCE + 60));
+        assert_eq!(heads(), 60);
+        first.seat().head_is_over();
+        assert!(seats.read(second.seat(), ALLOWANCE + 41));
+        assert!(first.seat().leave.is_cancelled());
+        // A connection that goes on as something else has given its room back.
+        seats.release(second.seat());
+        assert_eq!(heads(), 0);
     }
 }
