@@ -231,13 +231,14 @@ async fn exchange<S>(
             async move {
                 line.begins(clock.uptime());
                 let answer = desk.answer(side, &line, &certificates, request).await;
-                Ok::<_, Infallible>(super::ending::while_sent(answer, line, clock))
+                Ok::<_, Infallible>(super::ending::while_sent(answer, line))
             }
         })
     };
+    let metered = Metered::new(stream, line.clone(), Arc::clone(&clock));
     let connection = http1::Builder::new()
         .max_buf_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(Metered::new(stream, line.clone())), service)
+        .serve_connection(TokioIo::new(metered), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     loop {

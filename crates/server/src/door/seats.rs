@@ -36,6 +36,8 @@ struct Taken {
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     busy: AtomicBool,
+    /// Its answer is known to the last byte, and may not be sent yet.
+    answered: AtomicBool,
     /// It goes on as something else than HTTP, and is busy to its end.
     kept: AtomicBool,
     /// Bytes of the head that is under way.
@@ -114,7 +116,20 @@ impl Seat {
     pub(crate) fn mark(&self, busy: bool, now: Duration) {
         let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         self.since.store(millis, Ordering::Relaxed);
+        self.answered.store(false, Ordering::Relaxed);
         self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    /// Nothing is added to the answer any more.
+    pub(crate) fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// All that there was to send is sent: it is idle, if the answer was in it.
+    pub(crate) fn sent(&self, now: impl FnOnce() -> Duration) {
+        if self.answered.load(Ordering::Relaxed) {
+            self.mark(false, now());
+        }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
