@@ -229,7 +229,12 @@ impl Scene {
                 root: PathBuf::from("/var/lib/kubelet"),
                 logs: PathBuf::from("/var/log/pods"),
             },
-            system: SystemGroups::default(),
+            // The node's own group is named twice, and that of all pods once more.
+            system: SystemGroups {
+                runtime: Some(PathBuf::from("/system.slice/agent.service")),
+                misc: Some(PathBuf::from("/kubepods")),
+                ..SystemGroups::default()
+            },
             volumes: watch::channel(Arc::default()).1,
             asked: watch::channel(()).0,
         });
@@ -344,7 +349,7 @@ async fn a_summary_tells_of_the_node_and_of_what_runs() {
         .iter()
         .map(|one| one["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["pods", "kubelet"]);
+    assert_eq!(names, ["pods", "kubelet", "runtime", "misc"]);
     assert_eq!(node["runtime"]["imageFs"]["usedBytes"], 4096);
     assert_eq!(summary["pods"].as_array().unwrap().len(), 1);
     let pod = &summary["pods"][0];
@@ -546,7 +551,11 @@ async fn dashboards_get_a_row_for_each_group() {
     let groups = text
         .lines()
         .filter(|line| line.starts_with("container_processes{"));
-    assert_eq!(groups.count(), 8);
+    assert_eq!(
+        groups.count(),
+        8,
+        "each once, whatever the settings call it"
+    );
     // A name once, with all of its lines below it.
     let names: Vec<_> = text
         .lines()
