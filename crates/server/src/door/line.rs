@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ending::AtEnd;
-use super::seats::{Place, Seat, Seats};
+use crate::seats::{Place, Seat, Seats};
 
 /// Among the extensions of every request.
 #[derive(Clone, Debug)]

@@ -24,11 +24,11 @@ use tracing::{debug, info, warn};
 use super::line::Line;
 use super::metered::Metered;
 use super::routes::Side;
-use super::seats::Seats;
 use super::tls::{Handshakes, TlsSetupError};
 use super::trust::Trusted;
 use super::{Desk, DoorError};
 use crate::listen::BindError;
+use crate::seats::Seats;
 
 /// At once, over each of the two ports.
 const CONNECTIONS: usize = 2048;
