@@ -13,7 +13,6 @@ mod metrics;
 mod remembered;
 mod review;
 mod routes;
-mod seats;
 mod tls;
 mod token_metrics;
 mod trust;

@@ -20,6 +20,7 @@ mod packed;
 mod pod_resources;
 mod process;
 mod query;
+mod seats;
 mod small;
 pub mod stats;
 mod streams;

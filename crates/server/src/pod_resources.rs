@@ -27,19 +27,20 @@ use k8s_openapi::api::core::v1::Pod;
 use seams::{SharedClock, timeout};
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 use types::figures::Board;
 
+use crate::seats::{Place, Seats};
 use answers::Answers;
 use metrics::Metrics;
 use rate::Rate;
 
-/// At once; who comes later waits in the kernel's queue. Few programs ask.
-const CONNECTIONS: usize = 16;
+/// At once. Few programs ask, but some make a connection for each question and forget to
+/// close it: who has not asked for the longest makes room.
+const CONNECTIONS: usize = 256;
 
 /// Under way at once on one connection.
 const CALLS: u32 = 16;
@@ -134,33 +135,25 @@ impl PodResources {
         // Calls end with this future, too, if it is dropped before its time.
         let _cut = calls.cut.clone().drop_guard();
         let mut connections = JoinSet::new();
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
-        while let Some((stream, place)) = shutdown
-            .run_until_cancelled(self.accept(listener, &room))
-            .await
-        {
+        let seats = Seats::new(CONNECTIONS, 0);
+        while let Some(stream) = shutdown.run_until_cancelled(self.accept(listener)).await {
             while connections.try_join_next().is_some() {}
+            // Nobody is ever busy here, so there is room.
+            let Some(place) = seats.take(self.clock.uptime()) else {
+                continue;
+            };
             let (answers, calls) = (Arc::clone(answers), calls.clone());
             let (clock, shutdown) = (self.clock.clone(), shutdown.clone());
-            connections.spawn(async move {
-                converse(stream, answers, calls, &clock, shutdown).await;
-                drop(place);
-            });
+            connections.spawn(converse(stream, place, answers, calls, clock, shutdown));
         }
         while connections.join_next().await.is_some() {}
         calls.end().await;
     }
 
-    async fn accept(
-        &self,
-        listener: &UnixListener,
-        room: &Arc<Semaphore>,
-    ) -> (UnixStream, Option<OwnedSemaphorePermit>) {
-        // It is never closed, so there always is a place, sooner or later.
-        let place = Arc::clone(room).acquire_owned().await.ok();
+    async fn accept(&self, listener: &UnixListener) -> UnixStream {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return (stream, place),
+                Ok((stream, _)) => return stream,
                 Err(error) => {
                     warn!(err = %error, "a connection was lost");
                     self.clock.sleep(BREATH).await;
@@ -196,24 +189,31 @@ fn listen(path: &Path) -> Result<UnixListener, ListenError> {
 
 async fn converse(
     stream: UnixStream,
+    place: Place,
     answers: Arc<Answers>,
     calls: Calls,
-    clock: &SharedClock,
+    clock: SharedClock,
     shutdown: CancellationToken,
 ) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let answers = Arc::clone(&answers);
-        async move { Ok::<_, Infallible>(answers.answer(request).await) }
-    });
+    let seat = Arc::clone(place.seat());
+    let service = {
+        let (seat, clock) = (Arc::clone(&seat), clock.clone());
+        service_fn(move |request: Request<Incoming>| {
+            seat.mark(false, clock.uptime());
+            let answers = Arc::clone(&answers);
+            async move { Ok::<_, Infallible>(answers.answer(request).await) }
+        })
+    };
     let connection = http2::Builder::new(calls)
         .max_concurrent_streams(CALLS)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
+    let over = shutdown.run_until_cancelled(seat.asked_to_leave());
     let ended = tokio::select! {
         ended = connection.as_mut() => Ok(ended),
-        () = shutdown.cancelled() => {
+        _ = over => {
             connection.as_mut().graceful_shutdown();
-            timeout(&**clock, LAST_ANSWERS, connection).await
+            timeout(&*clock, LAST_ANSWERS, connection).await
         }
     };
     if let Ok(Err(error)) = ended {

@@ -26,6 +26,7 @@ mod summary;
 mod tests;
 mod text;
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
@@ -326,7 +327,8 @@ impl Stats {
         let rows = look
             .rows()
             .filter(|row| row.rate.is_none() && !row.id.is_empty());
-        let groups: Vec<PathBuf> = rows.map(|row| PathBuf::from(&row.id)).collect();
+        // Each once: two looks without time between them say nothing.
+        let groups: BTreeSet<PathBuf> = rows.map(|row| PathBuf::from(&row.id)).collect();
         if groups.is_empty() {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! The end of an answer: known when its last byte has been given on, or when nobody wants
-//! it any more.
+//! The end of an answer: known when its last byte has been given on, which is not to say
+//! sent, or when nobody wants it any more.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::Response;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use seams::SharedClock;
 
 use super::line::Line;
 use crate::body::Body;
@@ -68,8 +67,9 @@ pub(crate) fn then(answer: Response<Body>, end: Arc<AtEnd>) -> Response<Body> {
     answer.map(|body| Guarded { body, _end: end }.boxed_unsync())
 }
 
-/// The connection is busy until then.
-pub(crate) fn while_sent(answer: Response<Body>, line: Line, clock: SharedClock) -> Response<Body> {
-    let end = AtEnd::new(move || line.seat().mark(false, clock.uptime()));
+/// The connection is busy until then, and until it has sent all of it: see
+/// [`super::metered`].
+pub(crate) fn while_sent(answer: Response<Body>, line: Line) -> Response<Body> {
+    let end = AtEnd::new(move || line.seat().answered());
     then(answer, Arc::new(end))
 }

@@ -43,6 +43,7 @@ impl Endpoints {
         endpoint: Endpoint,
         request: Request<Incoming>,
     ) -> Response<Body> {
+        self.pods.forget_gone();
         match endpoint {
             Endpoint::Health => whole(self.health.all(query(&request))),
             Endpoint::HealthOf(check) => whole(self.health.one(check)),

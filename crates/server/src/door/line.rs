@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ending::AtEnd;
-use super::seats::{Place, Seat, Seats};
+use crate::seats::{Place, Seat, Seats};
 
 /// Among the extensions of every request.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Line {
 
     /// A request is there as a whole.
     pub(crate) fn begins(&self, now: Duration) {
-        self.0.seats.head_is_over(&self.0.seat);
+        self.0.seat.head_is_over();
         self.0.seat.mark(true, now);
     }
 
@@ -96,6 +96,7 @@ impl Line {
         let place = self.0.place.lock();
         let place = place.unwrap_or_else(PoisonError::into_inner).take();
         self.0.seat.keep();
+        self.0.seats.release(&self.0.seat);
         let end = self.answered();
         let ending = self.0.ending.clone();
         self.0.tasks.spawn(async move {

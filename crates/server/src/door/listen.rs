@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use seams::timeout;
@@ -23,17 +24,17 @@ use tracing::{debug, info, warn};
 use super::line::Line;
 use super::metered::Metered;
 use super::routes::Side;
-use super::seats::Seats;
 use super::tls::{Handshakes, TlsSetupError};
 use super::trust::Trusted;
 use super::{Desk, DoorError};
 use crate::listen::BindError;
+use crate::seats::Seats;
 
 /// At once, over each of the two ports.
 const CONNECTIONS: usize = 2048;
 
-/// For heads that are under way over all connections: without it, strangers could have the
-/// largest head over each.
+/// For what heads are read into over all connections, beyond what each may have: without
+/// it, strangers could have the largest head over each.
 const LARGEST_HEADS: usize = 32 << 20;
 
 /// For the head of a request; upstream's.
@@ -41,6 +42,11 @@ const LARGEST_HEAD: usize = 1 << 20;
 
 /// Upstream gives four hours, which is no limit for who wants to do harm.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long a connection is silent before its client is asked for a sign of life, and how
+/// often in vain until it counts as gone; Go's.
+const SILENCE: Duration = Duration::from_secs(15);
+const SIGNS_OF_LIFE: u32 = 9;
 
 /// Between two requests, and for the head of one; upstream's.
 const IDLE: Duration = Duration::from_secs(90);
@@ -184,8 +190,8 @@ async fn converse(
     stream: TcpStream,
     line: Line,
 ) {
-    // Answers are whole; nothing is gained by waiting for more.
-    let _ = stream.set_nodelay(true);
+    // A connection works without it, too.
+    let _ = prepare(&stream);
     let Some(tls) = tls else {
         return exchange(desk, side, Arc::from([]), stream, line).await;
     };
@@ -213,6 +219,17 @@ async fn converse(
     exchange(desk, side, certificates, stream, line).await;
 }
 
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    // Answers are whole; nothing is gained by waiting for more.
+    stream.set_nodelay(true)?;
+    // A client that vanished without a word would keep its place, and what runs for it.
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE)?;
+    sockopt::set_tcp_keepintvl(stream, SILENCE)?;
+    sockopt::set_tcp_keepcnt(stream, SIGNS_OF_LIFE)?;
+    Ok(())
+}
+
 async fn exchange<S>(
     desk: Arc<Desk>,
     side: Side,
@@ -231,13 +248,14 @@ async fn exchange<S>(
             async move {
                 line.begins(clock.uptime());
                 let answer = desk.answer(side, &line, &certificates, request).await;
-                Ok::<_, Infallible>(super::ending::while_sent(answer, line, clock))
+                Ok::<_, Infallible>(super::ending::while_sent(answer, line))
             }
         })
     };
+    let metered = Metered::new(stream, line.clone(), Arc::clone(&clock));
     let connection = http1::Builder::new()
         .max_buf_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(Metered::new(stream, line.clone())), service)
+        .serve_connection(TokioIo::new(metered), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     loop {
@@ -254,7 +272,8 @@ async fn exchange<S>(
                 }
                 return;
             }
-            () = seat.asked_to_leave() => break,
+            // Nothing is owed to who has not asked yet, and what they have said takes room.
+            () = seat.asked_to_leave() => if seat.is_asking() { return } else { break },
             // A request may have come or gone meanwhile: it is looked at again.
             () = clock.sleep(left.min(IDLE)) => {}
         }
@@ -278,4 +297,22 @@ async fn bind(address: SocketAddr, setting: &'static str) -> Result<TcpListener,
         _ => TcpListener::bind(address).await,
     };
     bound.map_err(|cause| BindError::of(address, setting, cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_that_vanish_are_noticed_as_go_does() {
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), "port").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (accepted, _client) = tokio::join!(listener.accept(), client);
+        let (stream, _) = accepted.unwrap();
+        prepare(&stream).unwrap();
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        assert_eq!(sockopt::tcp_keepidle(&stream), Ok(Duration::from_secs(15)));
+        assert_eq!(sockopt::tcp_keepintvl(&stream), Ok(Duration::from_secs(15)));
+        assert_eq!(sockopt::tcp_keepcnt(&stream), Ok(9));
+    }
 }

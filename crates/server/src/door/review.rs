@@ -153,20 +153,59 @@ impl Reviews {
     }
 }
 
-/// Another try may have an answer. One that cannot be reached at all is not waited for.
+/// Another try may have an answer: upstream's list. One that cannot be reached at all is not
+/// waited for, nor is one that is merely slow.
 fn is_worth_another_try(error: &kube::Error) -> bool {
     match error {
-        kube::Error::Api(status) => matches!(status.code, 429 | 500 | 504),
+        kube::Error::Api(status) => {
+            let details = status.details.as_ref();
+            let asks = details.is_some_and(|details| details.retry_after_seconds > 0);
+            asks || matches!(status.code, 429 | 500 | 504)
+        }
         error => {
             let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
             while let Some(one) = cause {
                 let io = one.downcast_ref::<io::Error>();
-                if io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionReset) {
+                let reset = io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionReset);
+                // The server has left pings without an answer: Go's `client connection lost`.
+                let hyper = one.downcast_ref::<hyper::Error>();
+                if reset || hyper.is_some_and(hyper::Error::is_timeout) {
                     return true;
                 }
                 cause = one.source();
             }
             false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn another_try_is_made_where_upstream_makes_one() {
+        let said = |code: u16, seconds: u32| {
+            let details = json!({"retryAfterSeconds": seconds});
+            let status = json!({"code": code, "message": "no", "details": details});
+            kube::Error::Api(serde_json::from_value::<Box<Status>>(status).unwrap())
+        };
+        let broken = |kind: io::ErrorKind| kube::Error::Service(Box::new(io::Error::from(kind)));
+        for (error, wanted) in [
+            (said(429, 0), true),
+            (said(500, 0), true),
+            (said(503, 0), false),
+            (said(503, 1), true),
+            (said(504, 0), true),
+            (said(403, 0), false),
+            (broken(io::ErrorKind::ConnectionReset), true),
+            (broken(io::ErrorKind::ConnectionRefused), false),
+            (broken(io::ErrorKind::TimedOut), false),
+        ] {
+            assert_eq!(is_worth_another_try(&error), wanted, "{error}");
         }
     }
 }

@@ -9,12 +9,20 @@ use seams::host::OpenFile;
 /// As much as is read at once, here and elsewhere.
 pub(super) const BLOCK: usize = 64 * 1024;
 
+/// After so many blocks others have their turn: what is in memory is read without a wait.
+const TURN: u64 = 16;
+
 /// Behind the line end before the last `lines`; the beginning, if there are no more. A
 /// line that has no end yet is not counted.
 pub(super) async fn start(file: &dyn OpenFile, lines: u64) -> io::Result<u64> {
     let mut right = file.facts()?.size;
     let mut ends = 0;
+    let mut blocks = 0;
     while right > 0 {
+        blocks += 1;
+        if blocks % TURN == 0 {
+            tokio::task::yield_now().await;
+        }
         let left = right.saturating_sub(BLOCK as u64);
         let block = whole(file, left, right).await?;
         for end in memrchr_iter(b'\n', &block) {
@@ -90,6 +98,24 @@ mod tests {
         assert_eq!(found(&file, 10), size - 10 * line.len() as u64);
         assert!(file.bytes_read() <= BLOCK as u64, "{}", file.bytes_read());
         assert_eq!(found(&file, 5000), size - 5000 * line.len() as u64);
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_while_a_long_log_is_looked_through() {
+        let file = MemoryFile::new("x".repeat(64 * BLOCK));
+        let mut turns = 0;
+        let others = async {
+            loop {
+                turns += 1;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            found = start(&file, 10) => assert_eq!(found.unwrap(), 0),
+            () = others => {}
+        }
+        assert_eq!(turns, 4);
     }
 
     proptest! {

@@ -6,6 +6,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use serde_json::json;
 use testkit::clock::TokioClock;
+use tokio::io::AsyncReadExt as _;
 use tonic::client::Grpc;
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
@@ -176,6 +177,21 @@ async fn who_asks_too_often_is_refused_until_a_moment_has_passed() {
     assert_eq!(refused, 5);
     tokio::time::advance(Duration::from_millis(10)).await;
     ask().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_crowd_that_asks_nothing_keeps_nobody_out() {
+    let asking = Asking::start();
+    let mut crowd = Vec::new();
+    for _ in 0..CONNECTIONS {
+        crowd.push(asking.stream().await);
+    }
+    let ask = asking.ask::<_, v1::ListPodResourcesResponse>(LIST, v1::ListPodResourcesRequest {});
+    let answer = tokio::time::timeout(Duration::from_secs(20), ask).await;
+    answer.expect("it waits").unwrap();
+    // Who came first has made room; what it hears before that is of no matter.
+    let mut heard = Vec::new();
+    crowd[0].read_to_end(&mut heard).await.unwrap();
 }
 
 #[tokio::test]

@@ -55,6 +55,11 @@ impl Kept {
         let there: HashSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
         self.0.retain(|uid, _| there.contains(uid));
     }
+
+    /// Of objects that nobody has any more.
+    fn forget_gone(&mut self) {
+        self.0.retain(|_, (object, _)| object.strong_count() > 0);
+    }
 }
 
 /// A pod in a list, which says what they are.
@@ -77,6 +82,12 @@ impl PodLists {
         let (pods, kept) = (self.book.all(), Arc::clone(&self.kept));
         lock(&kept).keep_only(&pods);
         list(pods.into_iter().map(move |pod| item(&pod, &kept)))
+    }
+
+    /// Lets go of what was written of pods that have gone or changed. Called whatever is
+    /// asked, for nobody may ask for lists again.
+    pub(crate) fn forget_gone(&self) {
+        lock(&self.kept).forget_gone();
     }
 
     /// What runs, as far as the runtime tells.
@@ -249,6 +260,18 @@ mod tests {
         assert!(String::from_utf8_lossy(&changed).contains("second"));
         lock(&kept).keep_only(&[]);
         assert!(lock(&kept).0.is_empty());
+    }
+
+    #[test]
+    fn what_was_written_of_a_pod_goes_with_it_whoever_asks_next() {
+        let lists = PodLists::new(PodBook::new(Fixed(Vec::new())));
+        let pod = served("first", Source::Api);
+        item(&pod, &lists.kept);
+        lists.forget_gone();
+        assert_eq!(lock(&lists.kept).0.len(), 1);
+        drop(pod);
+        lists.forget_gone();
+        assert!(lock(&lists.kept).0.is_empty());
     }
 
     #[test]

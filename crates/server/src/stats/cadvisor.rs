@@ -156,7 +156,12 @@ fn entries(look: Look, facts: &MachineFacts) -> Vec<Entry> {
         });
     }
     entries.extend(look.above.into_iter().map(plain));
-    entries.extend(look.system.into_iter().map(|(_, row)| plain(row)));
+    for (_, row) in look.system {
+        // Several settings may name one group, and none of its series may come twice.
+        if entries.iter().all(|entry| entry.row.id != row.id) {
+            entries.push(plain(row));
+        }
+    }
     for mut pod in look.pods {
         let observed = std::sync::Arc::clone(&pod.pod);
         let whose = Whose {

@@ -86,12 +86,12 @@ impl Told {
         let processes = sandbox.and_then(|sandbox| sandbox.process.as_ref());
         pod.processes = processes.and_then(|processes| value(processes.process_count.as_ref()));
         if pod.own.is_none() {
-            pod.own = Some(match sandbox {
+            pod.own = match sandbox {
                 Some(told) if told.cpu.is_some() => {
-                    row(told.cpu.as_ref(), told.memory.as_ref(), None)
+                    Some(row(told.cpu.as_ref(), told.memory.as_ref(), None))
                 }
-                _ => sum(pod.rows_of_containers()),
-            });
+                _ => pod.is_told().then(|| sum(pod.rows_of_containers())),
+            };
         }
     }
 }

@@ -82,6 +82,12 @@ impl PodLook {
         self.containers.iter().any(|(_, row)| row.is_none())
     }
 
+    /// Something of it is told: as with upstream, nothing is said of what is not known, for
+    /// it would look like nothing used.
+    pub(super) fn is_told(&self) -> bool {
+        self.rows_of_containers().next().is_some()
+    }
+
     pub(super) fn rows_of_containers(&self) -> impl Iterator<Item = &Row> {
         self.containers.iter().filter_map(|(_, row)| row.as_ref())
     }

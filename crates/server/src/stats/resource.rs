@@ -84,22 +84,24 @@ const FAILED: Named = gauge(
 /// `failed`: the look is not whole.
 pub(super) fn write(look: &Look, failed: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024 * (1 + look.pods.len()));
-    let pods = look.pods.iter().filter(|pod| !pod.containers.is_empty());
+    let pods = look.pods.iter().filter(|pod| pod.is_told());
     let mut of_pods = Vec::new();
     let mut of_containers = Vec::new();
     for pod in pods {
         let name = &pod.pod.pod.name;
         let own = [("pod", &*name.name), ("namespace", &*name.namespace)];
         for (running, row) in &pod.containers {
+            let Some(row) = row else {
+                continue;
+            };
             let container = pod.container(*running);
             let labels = labels(&[("container", &*container.name), own[0], own[1]]);
-            of_containers.push((labels, container, row.as_ref()));
+            of_containers.push((labels, container, row));
         }
         of_pods.extend(pod.own.as_ref().map(|row| (labels(&own), row)));
     }
     let rows = of_containers.iter();
-    let rows = rows.filter_map(|(labels, _, row)| Some((&**labels, (*row)?)));
-    let rows: Vec<_> = rows.collect();
+    let rows: Vec<_> = rows.map(|(labels, _, row)| (&**labels, *row)).collect();
     usage(&mut out, &CONTAINER, &rows);
     let mut limits = Family::new(&mut out, SWAP_LIMIT);
     for (labels, row) in &rows {

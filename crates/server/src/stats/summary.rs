@@ -46,8 +46,7 @@ pub(super) struct Rest<'a> {
 }
 
 pub(super) fn summary(material: &Material<'_>) -> Summary {
-    let pods = material.look.pods.iter();
-    let pods = pods.filter(|pod| !pod.containers.is_empty());
+    let pods = material.look.pods.iter().filter(|pod| pod.is_told());
     Summary {
         node: node(material),
         pods: pods.map(|pod| self::pod(material, pod)).collect(),
@@ -129,20 +128,20 @@ fn pod(material: &Material<'_>, look: &PodLook) -> PodStats {
     let sandbox = look.ready_sandbox().or(look.pod.sandboxes.first());
     let rest = material.rest.as_ref();
     let containers = look.containers.iter();
-    let containers = containers.map(|(running, row)| {
+    let containers = containers.filter_map(|(running, row)| {
         let observed = look.container(*running);
-        let row = row.clone().unwrap_or_default();
-        ContainerStats {
+        let row = row.as_ref()?;
+        Some(ContainerStats {
             name: observed.name.clone(),
             start_time: Time(time(observed.created_at)),
-            io: rest.map(|_| io(&row)),
+            io: rest.map(|_| io(row)),
             rootfs: rest.map(|rest| rootfs(rest, &observed.id)),
             logs: rest.and_then(|rest| {
                 let usage = rest.disks.logs.get(&observed.id)?;
                 Some(files(rest, usage))
             }),
-            ..container_of(&row)
-        }
+            ..container_of(row)
+        })
     });
     let own = look.own.as_ref();
     let mut stats = PodStats {

@@ -142,6 +142,10 @@ const POD: &str = "kubepods/burstable/podu1";
 
 impl Scene {
     fn new(counted: bool, whole_pods: bool) -> Self {
+        Self::with(counted, whole_pods, pod())
+    }
+
+    fn with(counted: bool, whole_pods: bool, pod: ObservedPod) -> Self {
         let root = tempfile::tempdir().unwrap();
         for (path, content) in [
             ("sys/devices/system/cpu/cpu0/topology/core_id", "0\n"),
@@ -219,13 +223,18 @@ impl Scene {
             storage: machine,
             runtime: runtime.clone(),
             clock: clock.clone(),
-            pods: Arc::new(|| vec![Arc::new(pod())]),
+            pods: Arc::new(move || vec![Arc::new(pod.clone())]),
             places: watch::channel(Some(Arc::new(places))).1,
             directories: Directories {
                 root: PathBuf::from("/var/lib/kubelet"),
                 logs: PathBuf::from("/var/log/pods"),
             },
-            system: SystemGroups::default(),
+            // The node's own group is named twice, and that of all pods once more.
+            system: SystemGroups {
+                runtime: Some(PathBuf::from("/system.slice/agent.service")),
+                misc: Some(PathBuf::from("/kubepods")),
+                ..SystemGroups::default()
+            },
             volumes: watch::channel(Arc::default()).1,
             asked: watch::channel(()).0,
         });
@@ -340,7 +349,7 @@ async fn a_summary_tells_of_the_node_and_of_what_runs() {
         .iter()
         .map(|one| one["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["pods", "kubelet"]);
+    assert_eq!(names, ["pods", "kubelet", "runtime", "misc"]);
     assert_eq!(node["runtime"]["imageFs"]["usedBytes"], 4096);
     assert_eq!(summary["pods"].as_array().unwrap().len(), 1);
     let pod = &summary["pods"][0];
@@ -429,6 +438,46 @@ async fn what_the_machine_does_not_count_the_runtime_tells() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_containers_that_nobody_tells_of() {
+    let mut pod = pod();
+    let unknown = ObservedContainer {
+        id: "c2".to_owned(),
+        name: "side".to_owned(),
+        ..pod.containers[0].clone()
+    };
+    pod.containers.push(unknown.clone());
+    let lonely = ObservedPod {
+        containers: vec![unknown],
+        ..pod.clone()
+    };
+    for (counted, whole_pods) in [(false, false), (false, true), (true, false)] {
+        for (pod, wanted) in [(&pod, ["main"].as_slice()), (&lonely, &[])] {
+            let scene = Scene::with(counted, whole_pods, pod.clone());
+            let summary = scene.summary("only_cpu_and_memory=true").await;
+            let pods = summary["pods"].as_array().unwrap();
+            let containers = pods
+                .iter()
+                .flat_map(|pod| pod["containers"].as_array().unwrap());
+            let names: Vec<_> = containers.map(|one| one["name"].as_str()).collect();
+            assert_eq!(
+                names,
+                wanted.iter().map(|name| Some(*name)).collect::<Vec<_>>()
+            );
+            assert_eq!(pods.len(), wanted.len());
+            let text = content(scene.stats.resource().await).await;
+            let text = String::from_utf8(text).unwrap();
+            let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+            assert!(!text.contains("side"), "{text}");
+            assert_eq!(
+                lines("pod_memory_working_set_bytes{"),
+                wanted.len(),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn disks_are_looked_at_when_somebody_asks_and_not_too_often() {
     let scene = Scene::new(true, false);
     scene.clock.sleep(Duration::from_secs(1000)).await;
@@ -502,7 +551,11 @@ async fn dashboards_get_a_row_for_each_group() {
     let groups = text
         .lines()
         .filter(|line| line.starts_with("container_processes{"));
-    assert_eq!(groups.count(), 8);
+    assert_eq!(
+        groups.count(),
+        8,
+        "each once, whatever the settings call it"
+    );
     // A name once, with all of its lines below it.
     let names: Vec<_> = text
         .lines()

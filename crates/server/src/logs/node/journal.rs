@@ -17,7 +17,9 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use memchr::memmem;
 use seams::host::{Below, Heard, OpenFile, Program};
-use seams::{Sleep, timeout};
+use seams::timeout;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::query::ServiceQuery;
 use super::{NodeLogs, ROOT};
@@ -38,15 +40,7 @@ const PLACES: [&str; 4] = [
 pub(super) fn answer(logs: &NodeLogs, query: ServiceQuery, request: &Parts) -> Response<Body> {
     let encoding = request.headers.get(ACCEPT_ENCODING);
     let gzip = encoding.is_some_and(|encoding| encoding == "gzip");
-    let telling = Telling {
-        logs: logs.clone(),
-        deadline: logs.clock.sleep(LONGEST),
-        step: Step::Split(query),
-    };
-    let blocks = stream::unfold(telling, async |mut telling| {
-        let block = telling.next().await?;
-        Some((block, telling))
-    });
+    let blocks = told(logs.clone(), query);
     let mut answer = if gzip {
         Response::new(packed(blocks))
     } else {
@@ -82,11 +76,33 @@ fn packed(blocks: impl stream::Stream<Item = Vec<u8>> + Send + 'static) -> Body 
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// An answer that is being given.
-struct Telling {
-    logs: NodeLogs,
-    deadline: Sleep,
-    step: Step,
+/// The blocks of an answer. They are found by a task of its own, which ends in time also
+/// while nobody reads what it tells, and with those who might.
+fn told(logs: NodeLogs, query: ServiceQuery) -> impl stream::Stream<Item = Vec<u8>> + Send {
+    let (to, from) = mpsc::channel(1);
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let clock = Arc::clone(&logs.clock);
+        let _ = timeout(&*clock, LONGEST, tell(logs, query, to)).await;
+    });
+    stream::unfold((from, task), async |(mut from, task)| {
+        let block = from.recv().await?;
+        Some((block, (from, task)))
+    })
+}
+
+async fn tell(logs: NodeLogs, query: ServiceQuery, to: mpsc::Sender<Vec<u8>>) {
+    let mut step = Step::Split(query);
+    loop {
+        let (block, next) = take(&logs, step).await;
+        if !block.is_empty() && to.send(block).await.is_err() {
+            return;
+        }
+        if let Step::Over = next {
+            return;
+        }
+        step = next;
+    }
 }
 
 enum Step {
@@ -107,26 +123,6 @@ enum Step {
         rest: Vec<String>,
     },
     Over,
-}
-
-impl Telling {
-    /// What is told next; `None` at the end, or when the time is up.
-    async fn next(&mut self) -> Option<Vec<u8>> {
-        loop {
-            let step = std::mem::replace(&mut self.step, Step::Over);
-            let (block, next) = tokio::select! {
-                () = &mut self.deadline => return None,
-                done = take(&self.logs, step) => done,
-            };
-            self.step = next;
-            if !block.is_empty() {
-                return Some(block);
-            }
-            if let Step::Over = self.step {
-                return None;
-            }
-        }
-    }
 }
 
 async fn take(logs: &NodeLogs, step: Step) -> (Vec<u8>, Step) {

@@ -2,6 +2,7 @@
 //! for the longest makes room, strangers first: a crowd of idle connections keeps nobody
 //! out.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +10,16 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+/// Of each head, for everybody: what an ordinary request needs is not counted.
+const ALLOWANCE: usize = 16 << 10;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Seats(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     most: usize,
-    /// Bytes of requests' heads that are under way, and how many there may be.
+    /// Bytes of requests' heads, beyond the allowance of each, and how many there may be.
     heads: AtomicUsize,
     most_heads: usize,
     /// A mutex: seats are taken and left under it, and nobody waits while holding it.
@@ -32,10 +36,15 @@ struct Taken {
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     busy: AtomicBool,
+    /// Its answer is known to the last byte, and may not be sent yet.
+    answered: AtomicBool,
     /// It goes on as something else than HTTP, and is busy to its end.
     kept: AtomicBool,
     /// Bytes of the head that is under way.
     head: AtomicUsize,
+    /// As much of all heads' room is its: that of its largest, for the room that one was
+    /// read into stays with the connection.
+    charged: AtomicUsize,
     /// Has proven to be somebody.
     known: AtomicBool,
     /// Since when it is busy or idle; milliseconds of the clock's uptime.
@@ -53,7 +62,8 @@ pub(crate) struct Place {
 }
 
 impl Seats {
-    /// `most` connections, with so many bytes of heads under way over all of them.
+    /// `most` connections, with so many bytes of heads over all of them, beyond the allowance
+    /// of each.
     pub(crate) fn new(most: usize, most_heads: usize) -> Self {
         Self(Arc::new(Shared {
             most,
@@ -106,7 +116,20 @@ impl Seat {
     pub(crate) fn mark(&self, busy: bool, now: Duration) {
         let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         self.since.store(millis, Ordering::Relaxed);
+        self.answered.store(false, Ordering::Relaxed);
         self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    /// Nothing is added to the answer any more.
+    pub(crate) fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// All that there was to send is sent: it is idle, if the answer was in it.
+    pub(crate) fn sent(&self, now: impl FnOnce() -> Duration) {
+        if self.answered.load(Ordering::Relaxed) {
+            self.mark(false, now());
+        }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -123,6 +146,20 @@ impl Seat {
         now.saturating_sub(since)
     }
 
+    /// A part of a request is there, and no more.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.is_busy() && self.head.load(Ordering::Relaxed) > 0
+    }
+
+    /// The head is there as a whole.
+    pub(crate) fn head_is_over(&self) {
+        self.head.store(0, Ordering::Relaxed);
+    }
+
+    fn charged(&self) -> usize {
+        self.charged.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn known(&self) {
         self.known.store(true, Ordering::Relaxed);
     }
@@ -133,19 +170,50 @@ impl Seat {
 }
 
 impl Seats {
-    /// So much more of a head has come in; whether there is room for it.
+    /// So much more of a head has come in; whether its sender may go on. Where there is no
+    /// room for it, the largest head goes, a stranger's first: whoever fills the room pays,
+    /// not whoever comes next.
     pub(crate) fn read(&self, seat: &Seat, bytes: usize) -> bool {
         if seat.is_busy() {
             return true;
         }
-        seat.head.fetch_add(bytes, Ordering::Relaxed);
-        let before = self.0.heads.fetch_add(bytes, Ordering::Relaxed);
-        before + bytes <= self.0.most_heads
+        if seat.leave.is_cancelled() {
+            return false;
+        }
+        let head = seat.head.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let owed = head.saturating_sub(ALLOWANCE);
+        let more = owed.saturating_sub(seat.charged());
+        if more == 0 {
+            return true;
+        }
+        seat.charged.fetch_add(more, Ordering::Relaxed);
+        let before = self.0.heads.fetch_add(more, Ordering::Relaxed);
+        before + more <= self.0.most_heads || self.make_room(seat)
     }
 
-    /// The head is there as a whole, or will never be.
-    pub(crate) fn head_is_over(&self, seat: &Seat) {
-        let bytes = seat.head.swap(0, Ordering::Relaxed);
+    /// `false`: it is the reader that has to go.
+    fn make_room(&self, reader: &Seat) -> bool {
+        let taken = self.lock();
+        while self.0.heads.load(Ordering::Relaxed) > self.0.most_heads {
+            let charged = taken.seats.values().filter(|seat| seat.charged() > 0);
+            let largest = charged.min_by_key(|seat| {
+                let known = seat.known.load(Ordering::Relaxed);
+                (known, Reverse(seat.charged()))
+            });
+            // Without one the reader has been asked to leave by now.
+            let Some(largest) = largest.filter(|seat| !std::ptr::eq(Arc::as_ptr(seat), reader))
+            else {
+                return false;
+            };
+            largest.leave.cancel();
+            self.release(largest);
+        }
+        true
+    }
+
+    /// What it has read heads into is gone.
+    pub(crate) fn release(&self, seat: &Seat) {
+        let bytes = seat.charged.swap(0, Ordering::Relaxed);
         self.0.heads.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -162,7 +230,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.seats.head_is_over(&self.seat);
+        self.seats.release(&self.seat);
         self.seats.lock().seats.remove(&self.number);
     }
 }
@@ -201,21 +269,52 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_never_end_have_so_much_room_together() {
+    fn whoever_fills_the_room_for_heads_makes_room_strangers_first() {
+        let seats = Seats::new(9, 100);
+        let [greedy, friend, small, late] = [0; 4].map(|second| seats.take(at(second)).unwrap());
+        let read = |place: &Place, bytes| seats.read(place.seat(), bytes);
+        let left = |place: &Place| place.seat().leave.is_cancelled();
+        friend.seat().known();
+        assert!(read(&friend, ALLOWANCE + 50));
+        assert!(read(&greedy, ALLOWANCE + 40));
+        assert!(read(&small, ALLOWANCE + 10));
+        // What everybody needs is there, however full it is.
+        assert!(read(&late, ALLOWANCE));
+        assert!(!left(&greedy) && !left(&friend));
+        assert!(read(&late, 1));
+        assert!(left(&greedy) && !left(&friend) && !left(&small));
+        assert!(!read(&greedy, 1));
+        // The largest of strangers is the one who reads.
+        assert!(read(&late, 39));
+        assert!(!read(&late, 1));
+        assert!(!left(&friend) && !left(&small));
+        drop((late, greedy));
+        assert!(read(&small, 20));
+        assert!(seats.0.heads.load(Ordering::Relaxed) == 80);
+    }
+
+    #[test]
+    fn a_connection_pays_for_its_largest_head_to_its_end() {
         let seats = Seats::new(3, 100);
-        let [first, second] = [0, 1].map(|second| seats.take(at(second)).unwrap());
-        assert!(seats.read(first.seat(), 60));
-        assert!(!seats.read(second.seat(), 60));
-        drop(second);
-        assert!(seats.read(first.seat(), 40));
-        // Its head is over: what comes now is none.
-        seats.head_is_over(first.seat());
+        let [first, second] = [0; 2].map(|second| seats.take(at(second)).unwrap());
+        assert!(seats.read(first.seat(), ALLOWANCE + 60));
+        assert!(first.seat().is_asking());
+        first.seat().head_is_over();
         first.seat().mark(true, at(2));
-        assert!(seats.read(first.seat(), 1000));
-        assert!(
-            seats
-                .take(at(3))
-                .is_some_and(|third| seats.read(third.seat(), 100))
-        );
+        assert!(!first.seat().is_asking());
+        // What comes now is no head.
+        assert!(seats.read(first.seat(), 10 * ALLOWANCE));
+        first.seat().mark(false, at(3));
+        let heads = || seats.0.heads.load(Ordering::Relaxed);
+        assert_eq!(heads(), 60);
+        // The next one of the same size costs nothing more.
+        assert!(seats.read(first.seat(), ALLOWANCE + 60));
+        assert_eq!(heads(), 60);
+        first.seat().head_is_over();
+        assert!(seats.read(second.seat(), ALLOWANCE + 41));
+        assert!(first.seat().leave.is_cancelled());
+        // A connection that goes on as something else has given its room back.
+        seats.release(second.seat());
+        assert_eq!(heads(), 0);
     }
 }
