@@ -1,16 +1,17 @@
 //! One of the two servers, and what it alone knows of a sequence.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
-use kube::{Api, Client};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::asked::{Asked, Body, Kind, Own};
@@ -108,8 +109,17 @@ impl Place {
         }
     }
 
-    /// The namespace goes, and what is in it: nothing there waits for a node.
+    /// The namespace goes, and what is in it: who waits for a node or holds on to something that
+    /// sequences have made would keep the controllers of the lab busy for good.
     pub(crate) async fn clear(&self) -> Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let_go(&maps).await.with_context(|| self.name)?;
+        let_go(&pods).await.with_context(|| self.name)?;
+        let at_once = DeleteParams::default().grace_period(0);
+        pods.delete_collection(&at_once, &ListParams::default())
+            .await
+            .with_context(|| self.name)?;
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let options = DeleteParams::default();
         let gone = namespaces.delete(&self.namespace, &options).await;
@@ -290,6 +300,27 @@ impl Place {
             bytes,
         })
     }
+}
+
+/// Takes the finalizers off all objects.
+async fn let_go<K>(objects: &Api<K>) -> Result<()>
+where
+    K: kube::Resource + Clone + DeserializeOwned + Debug,
+{
+    for object in objects.list(&ListParams::default()).await? {
+        if object.finalizers().is_empty() {
+            continue;
+        }
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let name = object.name_any();
+        let patched = objects.patch(&name, &PatchParams::default(), &patch).await;
+        patched.map(drop).or_else(|error| match error {
+            // The last finalizer was all that held it.
+            kube::Error::Api(status) if status.code == 404 => Ok(()),
+            error => Err(error),
+        })?;
+    }
+    Ok(())
 }
 
 /// For a query.
