@@ -1,7 +1,5 @@
 //! Objects that go: at once, after their grace, or when nobody holds them any more.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -145,7 +143,8 @@ fn mark(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timestamp
         let Some(wanted) = wanted.filter(|wanted| *wanted < left) else {
             return;
         };
-        let end = end - SignedDuration::from_secs(left - wanted);
+        let less = SignedDuration::from_secs(left - wanted);
+        let end = end.checked_sub(less).unwrap_or(Timestamp::MIN);
         let (end, grace) = if end < now {
             // The rest of it has passed, but somebody still has to say that it is over.
             (now, wanted.min(1))
@@ -164,10 +163,12 @@ fn mark(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timestamp
         "Pod" => pod_grace(object, wanted),
         _ => 0,
     };
-    let seconds = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
-    set_end(object, now + seconds, grace);
+    // Whatever was asked for, it ends at a moment that can be written down.
+    let grace = grace.min(Timestamp::MAX.duration_since(now).as_secs());
+    let end = now.checked_add(SignedDuration::from_secs(grace));
+    set_end(object, end.unwrap_or(Timestamp::MAX), grace);
     if let Some(generation) = object["metadata"]["generation"].as_i64() {
-        object["metadata"]["generation"] = (generation + 1).into();
+        object["metadata"]["generation"] = generation.saturating_add(1).into();
     }
 }
 

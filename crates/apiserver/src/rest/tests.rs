@@ -161,6 +161,28 @@ async fn a_pod_that_a_node_has_waits_for_it_and_its_grace_only_shrinks() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_grace_without_end_ends_with_time_and_can_be_shortened() {
+    in_namespace(async |objects: Objects| {
+        let mut patient = pod("own", "n");
+        patient["spec"]["terminationGracePeriodSeconds"] = i64::MAX.into();
+        objects.create(&PODS, "x", patient).await.unwrap();
+        objects.create(&PODS, "x", pod("asked", "n")).await.unwrap();
+        for (name, options) in [
+            ("own", DeleteOptions::default()),
+            ("asked", with_grace(i64::MAX)),
+        ] {
+            let marked = objects.delete(&pod_key(name), options).await.unwrap();
+            let end = marked.value()["metadata"]["deletionTimestamp"].clone();
+            assert_eq!(end, "9999-12-30T22:00:00Z", "{name}");
+            let less = objects.delete(&pod_key(name), with_grace(10)).await;
+            let end = less.unwrap().value()["metadata"]["deletionTimestamp"].clone();
+            assert_eq!(end, "2027-01-15T08:00:10Z", "{name}");
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_pod_that_nobody_runs_goes_at_once() {
     in_namespace(async |objects: Objects| {
