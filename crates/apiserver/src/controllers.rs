@@ -70,7 +70,6 @@ impl Controllers {
             };
         let follower = references::Follower {
             store: self.objects.store().clone(),
-            clock: self.objects.clock().clone(),
             authorizer: self.authorizer.clone(),
         };
         start("references", Box::pin(follower.run()));

@@ -35,7 +35,7 @@ impl Certificates {
     pub(crate) async fn run(self) {
         let clock = self.objects.clock().clone();
         let mut requests: Mirror<CertificateSigningRequest> =
-            Mirror::new(self.objects.store(), &clock, &CERTIFICATE_SIGNING_REQUESTS);
+            Mirror::new(self.objects.store(), &CERTIFICATE_SIGNING_REQUESTS);
         let mut agenda = Agenda::new(requests.names());
         loop {
             for name in agenda.take(|| requests.names()) {

@@ -53,8 +53,8 @@ impl Evictions {
 
     pub(crate) async fn run(mut self) {
         let clock = self.objects.clock().clone();
-        let mut nodes: Mirror<TaintedNode> = Mirror::new(self.objects.store(), &clock, &NODES);
-        let mut pods: Mirror<Bare> = Mirror::new(self.objects.store(), &clock, &PODS);
+        let mut nodes: Mirror<TaintedNode> = Mirror::new(self.objects.store(), &NODES);
+        let mut pods: Mirror<Bare> = Mirror::new(self.objects.store(), &PODS);
         let mut agenda = Agenda::new(pods.names());
         // Only nodes with such taints, and those that had some, make their pods be looked at.
         let mut tainted: HashMap<String, Vec<Taint>> = HashMap::new();

@@ -43,13 +43,13 @@ impl PodGarbage {
     async fn sweep(&self, missing: &mut HashMap<String, Timestamp>) -> Result<(), Failure> {
         let clock = self.objects.clock();
         // Lists, not watches: this is a look from time to time.
-        let pods: Mirror<Pod> = Mirror::new(self.objects.store(), clock, &PODS);
+        let pods: Mirror<Pod> = Mirror::new(self.objects.store(), &PODS);
         if pods.iter().next().is_none() {
             // There may be thousands of nodes, which need not be read for that.
             missing.clear();
             return Ok(());
         }
-        let nodes: Mirror<Node> = Mirror::new(self.objects.store(), clock, &NODES);
+        let nodes: Mirror<Node> = Mirror::new(self.objects.store(), &NODES);
         let nodes: HashMap<&str, &Node> = nodes
             .iter()
             .map(|(name, node)| (name.1.as_str(), &**node))

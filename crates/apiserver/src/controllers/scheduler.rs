@@ -58,8 +58,8 @@ impl Scheduler {
 
     pub(crate) async fn run(mut self) {
         let clock = self.objects.clock().clone();
-        let mut nodes: Mirror<NodeFacts> = Mirror::new(self.objects.store(), &clock, &NODES);
-        let mut pods: Mirror<PodFacts> = Mirror::new(self.objects.store(), &clock, &PODS);
+        let mut nodes: Mirror<NodeFacts> = Mirror::new(self.objects.store(), &NODES);
+        let mut pods: Mirror<PodFacts> = Mirror::new(self.objects.store(), &PODS);
         for name in nodes.names() {
             self.state
                 .set_node(&name.1, nodes.get("", &name.1).cloned());
