@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::clock::Clock;
 use crate::failure::Failure;
-use crate::kinds::{CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS};
+use crate::kinds::{CONFIG_MAPS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS};
 use crate::store::{Key, Selector, Store, Window};
 
 async fn with_objects<F: Future>(window: Window, work: impl FnOnce(Objects) -> F) -> F::Output {
@@ -100,6 +100,45 @@ async fn a_new_object_has_an_identity_and_one_of_the_same_name_is_refused() {
             .await
             .unwrap_err();
         assert_eq!(refused.code, StatusCode::BAD_REQUEST);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_event_is_kept_without_a_name_that_can_be_in_a_path() {
+    in_namespace(async |objects: Objects| {
+        let event =
+            |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "x"}});
+        for (name, field) in [
+            ("", "metadata.name: Required"),
+            ("a/b", "may not contain '/'"),
+        ] {
+            let refused = objects.create(&EVENTS, "x", event(name)).await.unwrap_err();
+            assert_eq!(refused.code, StatusCode::UNPROCESSABLE_ENTITY, "{name:?}");
+            assert!(refused.message.contains(field), "{refused}");
+        }
+        let made = objects.create(&EVENTS, "x", event("Pod.17f_a")).await;
+        assert!(made.is_ok(), "{made:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_again_is_not_written() {
+    in_namespace(async |objects: Objects| {
+        let deep = (0..bounds::DEEPEST).fold(json!({}), |inner, _| json!({"f:a": inner}));
+        let fields = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": deep}]);
+        let mut object = config_map("a");
+        object["metadata"]["managedFields"] = fields.clone();
+        let refused = objects.create(&CONFIG_MAPS, "x", object).await.unwrap_err();
+        assert_eq!(refused.code, StatusCode::BAD_REQUEST, "{refused}");
+        objects.create(&CONFIG_MAPS, "x", config_map("a")).await.unwrap();
+        let deepen = |object: &mut Value| {
+            object["metadata"]["managedFields"] = fields.clone();
+            true
+        };
+        let refused = objects.modify(&key("a"), Part::Main, deepen).await.unwrap_err();
+        assert_eq!(refused.code, StatusCode::BAD_REQUEST, "{refused}");
     })
     .await;
 }
