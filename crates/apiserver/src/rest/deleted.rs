@@ -12,6 +12,9 @@ use crate::store::{Expect, Key, WriteError};
 
 const ATTEMPTS: usize = 32;
 
+/// Namespaces that every cluster keeps; upstream's.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
     pub grace_period_seconds: Option<i64>,
@@ -90,6 +93,10 @@ impl Objects {
             let before = current.value();
             if !marked_here {
                 options.check(key.kind, &key.name, &before)?;
+            }
+            if key.kind.kind == "Namespace" && IMMORTAL.contains(&key.name.as_str()) {
+                let cause = "this namespace may not be deleted";
+                return Err(Failure::forbidden(key.kind, &key.name, cause));
             }
             let mut object = before.clone();
             mark(key.kind, &mut object, options, self.clock.timestamp());

@@ -397,6 +397,25 @@ async fn nothing_begins_in_a_namespace_that_is_going() {
     .await;
 }
 
+#[tokio::test]
+async fn the_namespaces_of_every_cluster_stay() {
+    in_namespace(async |objects: Objects| {
+        for name in ["default", "kube-system", "kube-public"] {
+            let namespace = json!({"metadata": {"name": name}});
+            objects.create(&NAMESPACES, "", namespace).await.unwrap();
+            let key = Key::global(&NAMESPACES, name);
+            let refused = objects.delete(&key, with_grace(0)).await.unwrap_err();
+            let words =
+                format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
+            assert_eq!(
+                (refused.code, refused.message),
+                (StatusCode::FORBIDDEN, words)
+            );
+        }
+    })
+    .await;
+}
+
 fn page(limit: usize, continued: Option<String>) -> ListOptions {
     ListOptions {
         selector: Selector::in_namespace(Some("x")),
