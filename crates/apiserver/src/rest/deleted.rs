@@ -88,9 +88,15 @@ impl Objects {
     ) -> Result<Deletion, Failure> {
         let mut attempts = ATTEMPTS;
         let mut marked_here = false;
+        let mut meant = None;
         loop {
             let current = self.get(key)?;
             let before = current.value();
+            let uid = &before["metadata"]["uid"];
+            if meant.get_or_insert_with(|| uid.clone()) != uid {
+                // The one that was asked for is gone; another has its name now, and stays.
+                return Err(Failure::not_found(key.kind, &key.name));
+            }
             if !marked_here {
                 options.check(key.kind, &key.name, &before)?;
             }
@@ -127,7 +133,7 @@ impl Objects {
             } else {
                 self.store.update(key.clone(), expect, object).await
             };
-            attempts -= 1;
+            attempts = attempts.saturating_sub(1);
             match stored {
                 Err(WriteError::Changed(_)) if attempts > 0 => {}
                 Err(error) => return Err(refused(key, error)),

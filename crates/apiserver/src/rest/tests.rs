@@ -10,7 +10,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::kinds::{CONFIG_MAPS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS};
-use crate::store::{Key, Selector, Store, Window};
+use crate::store::{Expect, Key, Selector, Store, Window};
 
 async fn with_objects<F: Future>(window: Window, work: impl FnOnce(Objects) -> F) -> F::Output {
     let (store, writer) = Store::open(None, window).unwrap();
@@ -305,6 +305,29 @@ async fn a_deletion_that_expects_another_object_is_a_conflict() {
             objects.delete(&key("a"), older).await.unwrap_err().reason,
             "Conflict"
         );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_of_the_same_name_that_comes_meanwhile_is_not_deleted() {
+    in_namespace(async |objects: Objects| {
+        let first = objects.create(&PODS, "x", pod("a", "")).await.unwrap();
+        let mut second = first.value();
+        second["metadata"]["uid"] = "second".into();
+        // All three are carried out together, in this order: between its mark and its end the
+        // pod goes by another hand, and comes again.
+        let key = pod_key("a");
+        let (deleted, gone, made) = tokio::join!(
+            objects.delete(&key, with_grace(0)),
+            objects.store().delete(pod_key("a"), Expect::Any),
+            objects.store().create(pod_key("a"), second),
+        );
+        assert!(gone.is_ok() && made.is_ok(), "{gone:?} {made:?}");
+        assert_eq!(deleted.unwrap_err().reason, "NotFound");
+        let found = objects.get(&pod_key("a")).unwrap().value();
+        assert_eq!(found["metadata"]["uid"], "second");
+        assert!(found["metadata"]["deletionTimestamp"].is_null());
     })
     .await;
 }
