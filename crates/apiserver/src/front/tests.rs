@@ -306,7 +306,7 @@ async fn a_watch_from_a_revision_tells_what_came_after_it() {
         let first = front.make("a").await;
         front.make("b").await;
         let mut events = front
-            .watch(&format!("resourceVersion={first}&timeoutSeconds=5"))
+            .watch(&format!("resourceVersion={first}&timeoutSeconds=5&limit=1"))
             .await;
         assert_eq!(events.told().await, told("ADDED", "b"));
         assert_eq!(events.next().await, None, "its time is up");
