@@ -14,7 +14,7 @@ use tracing::info;
 use super::agenda::Agenda;
 use super::events::{Event, Recorder};
 use super::mirror::{Bare, Mirror, Name};
-use super::{pods, settled};
+use super::{is_still, pods, settled};
 use crate::failure::Failure;
 use crate::kinds::{NODES, PODS};
 use crate::rest::{DeleteOptions, Objects, Part};
@@ -167,8 +167,8 @@ impl Evictions {
             "message": "Taint manager: deleting due to NoExecute taint",
             "lastTransitionTime": now,
         });
-        let told = self.objects.modify(&key, Part::Whole, |pod| {
-            pods::set_condition(pod, &condition)
+        let told = self.objects.modify(&key, Part::Whole, |found| {
+            is_still(found, &pod.metadata) && pods::set_condition(found, &condition)
         });
         settled(told.await)?;
         let options = DeleteOptions {

@@ -10,7 +10,7 @@ use serde_json::json;
 use tracing::info;
 
 use super::mirror::{Mirror, Name};
-use super::{pods, settled};
+use super::{is_still, pods, settled};
 use crate::failure::Failure;
 use crate::kinds::{NODES, PODS};
 use crate::rest::{DeleteOptions, Objects, Part};
@@ -86,11 +86,14 @@ impl PodGarbage {
                 "message": cause.words(),
                 "lastTransitionTime": now,
             });
-            let failed = self.objects.modify(&key, Part::Whole, |pod| {
-                pod["status"]["phase"] = json!("Failed");
+            let failed = self.objects.modify(&key, Part::Whole, |found| {
+                if !is_still(found, &pod.metadata) {
+                    return false;
+                }
+                found["status"]["phase"] = json!("Failed");
                 // Only a pod whose node went was disrupted; others were to go anyway.
                 if cause == Cause::NodeGone {
-                    pods::set_condition(pod, &condition);
+                    pods::set_condition(found, &condition);
                 }
                 true
             });

@@ -405,6 +405,20 @@ async fn pods_of_a_node_that_is_gone_go_too() {
     cluster.stop().await;
 }
 
+#[test]
+fn another_object_of_the_same_name_is_not_the_one_that_was_judged() {
+    for (found, judged, same) in [
+        (json!({"uid": "1"}), json!({"uid": "1"}), true),
+        (json!({"uid": "2"}), json!({"uid": "1"}), false),
+        (json!({}), json!({"uid": "1"}), false),
+        (json!({}), json!({}), true),
+    ] {
+        let judged: ObjectMeta = serde_json::from_value(judged).unwrap();
+        let found = json!({"metadata": found});
+        assert_eq!(is_still(&found, &judged), same, "{found}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_nodes_request_is_approved_and_signed() {
     let cluster = Cluster::start().await;
