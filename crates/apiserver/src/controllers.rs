@@ -20,6 +20,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -70,7 +72,6 @@ impl Controllers {
             };
         let follower = references::Follower {
             store: self.objects.store().clone(),
-            clock: self.objects.clock().clone(),
             authorizer: self.authorizer.clone(),
         };
         start("references", Box::pin(follower.run()));
@@ -141,6 +142,11 @@ fn settled(outcome: Result<Stored, Failure>) -> Result<(), Failure> {
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// Whether an object is the one that was judged: another may have come under its name since.
+fn is_still(object: &Value, judged: &ObjectMeta) -> bool {
+    object["metadata"]["uid"].as_str() == judged.uid.as_deref()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The verbs, for every kind.
 
+pub(crate) mod bounds;
 mod created;
 mod deleted;
 mod expiry;

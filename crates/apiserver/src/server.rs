@@ -156,7 +156,14 @@ impl Server {
         let chain = vec![pki.serving.certificate_der().clone()];
         let tls = server_config(chain, pki.serving.key_tls())?;
         let connections = Connections::new(port, tls, Arc::new(desk));
-        controllers.furnish().await.map_err(StartError::Furnish)?;
+        if let Err(failure) = controllers.furnish().await {
+            // Only a store that keeps nothing is the end. What has another cause, such as a
+            // namespace that is still going, is tried again while the server runs.
+            if failure.code.is_server_error() {
+                return Err(StartError::Furnish(failure));
+            }
+            warn!(err = %failure, "what every cluster has could not be made, it is tried again");
+        }
         controllers.start(&mut front.tasks, &front.shutdown);
         let expiry = expire_events(objects.clone());
         let ending = front.shutdown.clone();

@@ -126,7 +126,7 @@ pub(crate) fn check_claims(
         });
     }
     let (now, leeway) = (now.as_second(), LEEWAY.as_secs());
-    if now > claims.exp + leeway {
+    if now - leeway > claims.exp {
         return Err(TokenRefusal::Expired);
     }
     if now + leeway < claims.nbf {
@@ -247,7 +247,7 @@ fn check_uid(
 
 fn is_gone(object: &ObjectMeta, now: Timestamp) -> bool {
     let deleted = object.deletion_timestamp.as_ref();
-    deleted.is_some_and(|deleted| deleted.0 + LEEWAY < now)
+    deleted.is_some_and(|deleted| now.duration_since(deleted.0) > LEEWAY)
 }
 
 /// The audience of a JWT may be one text or a list.

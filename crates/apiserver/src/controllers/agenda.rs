@@ -45,7 +45,10 @@ impl Agenda {
     }
 
     pub(crate) fn later(&mut self, name: Name, wait: Duration) {
-        self.at(name, Instant::now() + wait);
+        // Who waits for longer than there is time is seen by each resync.
+        if let Some(moment) = Instant::now().checked_add(wait) {
+            self.at(name, moment);
+        }
     }
 
     fn at(&mut self, name: Name, moment: Instant) {
@@ -142,6 +145,7 @@ mod tests {
         agenda.later(name("a"), Duration::from_secs(9));
         agenda.later(name("b"), Duration::from_secs(5));
         agenda.later(name("b"), Duration::from_secs(7));
+        agenda.later(name("c"), Duration::MAX);
         assert_eq!(agenda.take(Vec::new), [name("a")]);
         assert!(agenda.take(Vec::new).is_empty());
         agenda.wait(&clock).await;

@@ -32,9 +32,8 @@ pub(crate) struct Bootstrap {
 impl Bootstrap {
     pub(crate) async fn run(self) {
         let clock = self.objects.clock().clone();
-        let mut secrets: Mirror<Secret> = Mirror::new(self.objects.store(), &clock, &SECRETS);
-        let mut config_maps: Mirror<Signed> =
-            Mirror::new(self.objects.store(), &clock, &CONFIG_MAPS);
+        let mut secrets: Mirror<Secret> = Mirror::new(self.objects.store(), &SECRETS);
+        let mut config_maps: Mirror<Signed> = Mirror::new(self.objects.store(), &CONFIG_MAPS);
         // One thing to do: all tokens, one configMap.
         let only = || (PUBLIC_NAMESPACE.to_owned(), CLUSTER_INFO.to_owned());
         let mut agenda = Agenda::new(vec![only()]);

@@ -35,7 +35,7 @@ impl Certificates {
     pub(crate) async fn run(self) {
         let clock = self.objects.clock().clone();
         let mut requests: Mirror<CertificateSigningRequest> =
-            Mirror::new(self.objects.store(), &clock, &CERTIFICATE_SIGNING_REQUESTS);
+            Mirror::new(self.objects.store(), &CERTIFICATE_SIGNING_REQUESTS);
         let mut agenda = Agenda::new(requests.names());
         loop {
             for name in agenda.take(|| requests.names()) {
@@ -68,7 +68,7 @@ impl Certificates {
             Step::Nothing => {}
             Step::Approve(message) => {
                 info!(csr = name.1, "a request for a certificate is approved");
-                self.add_condition(name, "Approved", "AutoApproved", message, &seconds)
+                self.add_condition(request, "Approved", "AutoApproved", message, &seconds)
                     .await?;
             }
             Step::Fail(message) => {
@@ -78,7 +78,7 @@ impl Certificates {
                     "a request for a certificate breaks the rules of its signer"
                 );
                 self.add_condition(
-                    name,
+                    request,
                     "Failed",
                     "SignerValidationFailure",
                     &message,
@@ -101,7 +101,7 @@ impl Certificates {
                     subject = content.common_name,
                     "a certificate is issued"
                 );
-                self.modify(name, |object| {
+                self.modify(request, |object| {
                     object["status"]["certificate"] = json!(certificate);
                 })
                 .await?;
@@ -126,7 +126,7 @@ impl Certificates {
 
     async fn add_condition(
         &self,
-        name: &Name,
+        request: &CertificateSigningRequest,
         kind: &str,
         reason: &str,
         message: &str,
@@ -140,7 +140,7 @@ impl Certificates {
             "lastUpdateTime": now,
             "lastTransitionTime": now,
         });
-        self.modify(name, |object| {
+        self.modify(request, |object| {
             let conditions = &mut object["status"]["conditions"];
             let has = |one: &Value| one["type"] == condition["type"];
             if conditions.as_array().is_some_and(|all| all.iter().any(has)) {
@@ -154,21 +154,59 @@ impl Certificates {
         .await
     }
 
+    /// Changes the request that was judged, unless somebody has decided it meanwhile.
     async fn modify(
         &self,
-        name: &Name,
+        request: &CertificateSigningRequest,
         change: impl Fn(&mut Value) + Send + Sync,
     ) -> Result<(), Failure> {
-        let key = Key::global(&CERTIFICATE_SIGNING_REQUESTS, &name.1);
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let key = Key::global(&CERTIFICATE_SIGNING_REQUESTS, name);
         let modified = self.objects.modify(&key, Part::Whole, |object| {
-            change(object);
-            true
+            let is_open = super::is_still(object, &request.metadata) && is_open(object);
+            if is_open {
+                change(object);
+            }
+            is_open
         });
         super::settled(modified.await)
     }
 }
 
+/// Whether anything can still become of a request.
+fn is_open(request: &Value) -> bool {
+    let status = &request["status"];
+    let conditions = status["conditions"].as_array();
+    let ended = |one: &Value| one["type"] == "Denied" || one["type"] == "Failed";
+    let ended = conditions.is_some_and(|all| all.iter().any(ended));
+    let certificate = status["certificate"].as_str().unwrap_or_default();
+    !ended && certificate.is_empty()
+}
+
 fn base64_of(text: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_or_issued_is_left_alone() {
+        for (status, open) in [
+            (json!(null), true),
+            (json!({"conditions": []}), true),
+            (json!({"conditions": [{"type": "Approved"}]}), true),
+            (
+                json!({"conditions": [{"type": "Approved"}, {"type": "Failed"}]}),
+                false,
+            ),
+            (json!({"conditions": [{"type": "Denied"}]}), false),
+            (json!({"certificate": ""}), true),
+            (json!({"certificate": "LS0t"}), false),
+        ] {
+            assert_eq!(is_open(&json!({"status": status})), open, "{status}");
+        }
+    }
 }

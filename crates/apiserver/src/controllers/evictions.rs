@@ -1,7 +1,7 @@
 //! Pods that leave a node because of its taints: at once, or after as long as they
 //! tolerate them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tracing::info;
 use super::agenda::Agenda;
 use super::events::{Event, Recorder};
 use super::mirror::{Bare, Mirror, Name};
-use super::{pods, settled};
+use super::{is_still, pods, settled};
 use crate::failure::Failure;
 use crate::kinds::{NODES, PODS};
 use crate::rest::{DeleteOptions, Objects, Part};
@@ -37,7 +37,7 @@ pub(crate) struct Evictions {
     /// Since when a taint is known that does not say so itself, by node, key and value.
     seen: HashMap<(String, String, String), Timestamp>,
     /// Pods that are about to go.
-    marked: HashMap<Name, Timestamp>,
+    marked: HashSet<Name>,
 }
 
 impl Evictions {
@@ -47,14 +47,14 @@ impl Evictions {
             objects,
             recorder,
             seen: HashMap::new(),
-            marked: HashMap::new(),
+            marked: HashSet::new(),
         }
     }
 
     pub(crate) async fn run(mut self) {
         let clock = self.objects.clock().clone();
-        let mut nodes: Mirror<TaintedNode> = Mirror::new(self.objects.store(), &clock, &NODES);
-        let mut pods: Mirror<Bare> = Mirror::new(self.objects.store(), &clock, &PODS);
+        let mut nodes: Mirror<TaintedNode> = Mirror::new(self.objects.store(), &NODES);
+        let mut pods: Mirror<Bare> = Mirror::new(self.objects.store(), &PODS);
         let mut agenda = Agenda::new(pods.names());
         // Only nodes with such taints, and those that had some, make their pods be looked at.
         let mut tainted: HashMap<String, Vec<Taint>> = HashMap::new();
@@ -99,7 +99,7 @@ impl Evictions {
         };
         let is_tainted = |node: &str| tainted.contains_key(node);
         let concerns = stored.field("spec.nodeName").is_some_and(is_tainted);
-        if !concerns && !self.marked.contains_key(name) {
+        if !concerns && !self.marked.contains(name) {
             return Ok(None);
         }
         match stored.decode() {
@@ -138,13 +138,14 @@ impl Evictions {
                 self.unmark(name, pod).await;
                 Ok(None)
             }
-            Stay::For(time) if since + time > now => {
-                self.marked.insert(name.clone(), since + time);
-                Ok(Some((since + time).duration_since(now).unsigned_abs()))
-            }
-            Stay::For(_) => {
-                self.evict(name, pod).await?;
-                Ok(None)
+            Stay::For(time) => {
+                let left = left(time, since, now);
+                if left.is_some() {
+                    self.marked.insert(name.clone());
+                } else {
+                    self.evict(name, pod).await?;
+                }
+                Ok(left)
             }
         }
     }
@@ -166,8 +167,8 @@ impl Evictions {
             "message": "Taint manager: deleting due to NoExecute taint",
             "lastTransitionTime": now,
         });
-        let told = self.objects.modify(&key, Part::Whole, |pod| {
-            pods::set_condition(pod, &condition)
+        let told = self.objects.modify(&key, Part::Whole, |found| {
+            is_still(found, &pod.metadata) && pods::set_condition(found, &condition)
         });
         settled(told.await)?;
         let options = DeleteOptions {
@@ -178,7 +179,7 @@ impl Evictions {
     }
 
     async fn unmark(&mut self, name: &Name, pod: &Pod) {
-        if self.marked.remove(name).is_some() && pod.metadata.deletion_timestamp.is_none() {
+        if self.marked.remove(name) && pod.metadata.deletion_timestamp.is_none() {
             let message = format!("Cancelling deletion of Pod {}/{}", name.0, name.1);
             self.tell(pod, &message).await;
         }
@@ -247,6 +248,13 @@ fn stay(taints: &[Taint], tolerations: &[Toleration]) -> Stay {
     }
 }
 
+/// How much of a stay is left, if anything. Clients choose both the stay and when the taint
+/// came, so the end of it may be later than any moment that can be told.
+fn left(stay: SignedDuration, since: Timestamp, now: Timestamp) -> Option<Duration> {
+    let left = stay.saturating_sub(now.duration_since(since));
+    left.is_positive().then(|| left.unsigned_abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,6 +290,26 @@ mod tests {
                 .map(|(key, seconds)| toleration(key, *seconds))
                 .collect();
             assert_eq!(stay(&taints, &tolerations), expected, "{tolerations:?}");
+        }
+    }
+
+    #[test]
+    fn a_stay_ends_even_when_no_moment_is_late_enough_for_it() {
+        let moment = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (now, last) = (moment("2027-01-15T08:00:00Z"), "9999-12-30T22:00:00Z");
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let endless = i64::MAX.unsigned_abs();
+        for (stay, since, expected) in [
+            (300, "2027-01-15T07:59:00Z", seconds(240)),
+            (60, "2027-01-15T07:59:00Z", None),
+            (0, "2027-01-15T07:59:00Z", None),
+            (i64::MAX, "2027-01-15T08:00:00Z", seconds(endless)),
+            (i64::MAX, last, seconds(endless)),
+        ] {
+            let found = left(SignedDuration::from_secs(stay), moment(since), now);
+            // Of the longest of all, what is left of a second does not matter.
+            let found = found.map(|left| Duration::from_secs(left.as_secs()));
+            assert_eq!(found, expected, "{stay} since {since}");
         }
     }
 

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use crate::clock::Clock;
 use crate::kinds::Kind;
 use crate::store::{Change, Selector, Store, Stored, Watch};
 
@@ -19,8 +17,6 @@ pub(crate) type Name = (String, String);
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Bare {}
 
-/// A wait between two lists, should a watch end at once.
-const PAUSE: Duration = Duration::from_millis(100);
 /// Changes that are taken at one time.
 const MOST: usize = 1000;
 
@@ -28,18 +24,16 @@ const MOST: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Mirror<T> {
     store: Store,
-    clock: Clock,
     kind: &'static Kind,
     objects: BTreeMap<Name, Arc<T>>,
     watch: Watch,
 }
 
 impl<T: DeserializeOwned> Mirror<T> {
-    pub(crate) fn new(store: &Store, clock: &Clock, kind: &'static Kind) -> Self {
+    pub(crate) fn new(store: &Store, kind: &'static Kind) -> Self {
         let (listing, watch) = store.list_and_watch(kind, Selector::default());
         let mut mirror = Self {
             store: store.clone(),
-            clock: clock.clone(),
             kind,
             objects: BTreeMap::new(),
             watch,
@@ -66,7 +60,8 @@ impl<T: DeserializeOwned> Mirror<T> {
     /// may have changed. Nothing is lost when the wait is given up.
     pub(crate) async fn changed(&mut self) -> Vec<Name> {
         let Some(change) = self.watch.next().await else {
-            self.clock.sleep(PAUSE).await;
+            // At once: a wait here would begin anew each time that another wait is over first,
+            // and what is busy beside it would keep it from ever listing.
             return self.list();
         };
         let mut names = vec![self.take(&change)];
@@ -119,4 +114,46 @@ impl<T: DeserializeOwned> Mirror<T> {
 
 fn name_of(stored: &Stored) -> Name {
     (stored.namespace().to_owned(), stored.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::task::JoinSet;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::kinds::{CONFIG_MAPS, NODES};
+    use crate::store::{Key, Window};
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_fell_behind_catches_up_however_busy_another_is() {
+        let window = Window {
+            behind: 2,
+            ..Window::default()
+        };
+        let (store, writer) = Store::open(None, window).unwrap();
+        let shutdown = CancellationToken::new();
+        let mut running = JoinSet::new();
+        running.spawn(writer.run(shutdown.clone()));
+        let mut late: Mirror<Bare> = Mirror::new(&store, &CONFIG_MAPS);
+        let mut busy: Mirror<Bare> = Mirror::new(&store, &NODES);
+        for name in ["a", "b", "c", "d"] {
+            let key = Key::new(&CONFIG_MAPS, "x", name);
+            store.create(key, json!({})).await.unwrap();
+        }
+        for round in 0..10 {
+            let key = Key::global(&NODES, format!("n{round}"));
+            store.create(key, json!({})).await.unwrap();
+            tokio::select! {
+                biased;
+                _ = late.changed() => {}
+                _ = busy.changed() => {}
+            }
+        }
+        let names: Vec<_> = late.names().into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["a", "b", "c", "d"]);
+        shutdown.cancel();
+        running.join_all().await;
+    }
 }

@@ -31,9 +31,9 @@ impl Namespaces {
     pub(crate) async fn run(self) {
         let clock = self.objects.clock().clone();
         let store = self.objects.store();
-        let mut namespaces: Mirror<Namespace> = Mirror::new(store, &clock, &NAMESPACES);
-        let mut accounts: Mirror<Bare> = Mirror::new(store, &clock, &SERVICE_ACCOUNTS);
-        let mut config_maps: Mirror<Bare> = Mirror::new(store, &clock, &CONFIG_MAPS);
+        let mut namespaces: Mirror<Namespace> = Mirror::new(store, &NAMESPACES);
+        let mut accounts: Mirror<Bare> = Mirror::new(store, &SERVICE_ACCOUNTS);
+        let mut config_maps: Mirror<Bare> = Mirror::new(store, &CONFIG_MAPS);
         let mut agenda = Agenda::new(namespaces.names());
         let of = |names: Vec<(String, String)>, what: &str| {
             let names = names.into_iter().filter(|(_, name)| name == what);

@@ -53,8 +53,8 @@ impl Nodes {
 
     pub(crate) async fn run(mut self) {
         let clock = self.objects.clock().clone();
-        let mut nodes: Mirror<Node> = Mirror::new(self.objects.store(), &clock, &NODES);
-        let mut leases: Mirror<Lease> = Mirror::new(self.objects.store(), &clock, &LEASES);
+        let mut nodes: Mirror<Node> = Mirror::new(self.objects.store(), &NODES);
+        let mut leases: Mirror<Lease> = Mirror::new(self.objects.store(), &LEASES);
         let mut agenda = Agenda::new(nodes.names());
         loop {
             let due = agenda.take(|| nodes.names());

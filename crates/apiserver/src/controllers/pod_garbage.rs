@@ -10,7 +10,7 @@ use serde_json::json;
 use tracing::info;
 
 use super::mirror::{Mirror, Name};
-use super::{pods, settled};
+use super::{is_still, pods, settled};
 use crate::failure::Failure;
 use crate::kinds::{NODES, PODS};
 use crate::rest::{DeleteOptions, Objects, Part};
@@ -43,13 +43,13 @@ impl PodGarbage {
     async fn sweep(&self, missing: &mut HashMap<String, Timestamp>) -> Result<(), Failure> {
         let clock = self.objects.clock();
         // Lists, not watches: this is a look from time to time.
-        let pods: Mirror<Pod> = Mirror::new(self.objects.store(), clock, &PODS);
+        let pods: Mirror<Pod> = Mirror::new(self.objects.store(), &PODS);
         if pods.iter().next().is_none() {
             // There may be thousands of nodes, which need not be read for that.
             missing.clear();
             return Ok(());
         }
-        let nodes: Mirror<Node> = Mirror::new(self.objects.store(), clock, &NODES);
+        let nodes: Mirror<Node> = Mirror::new(self.objects.store(), &NODES);
         let nodes: HashMap<&str, &Node> = nodes
             .iter()
             .map(|(name, node)| (name.1.as_str(), &**node))
@@ -86,11 +86,14 @@ impl PodGarbage {
                 "message": cause.words(),
                 "lastTransitionTime": now,
             });
-            let failed = self.objects.modify(&key, Part::Whole, |pod| {
-                pod["status"]["phase"] = json!("Failed");
+            let failed = self.objects.modify(&key, Part::Whole, |found| {
+                if !is_still(found, &pod.metadata) {
+                    return false;
+                }
+                found["status"]["phase"] = json!("Failed");
                 // Only a pod whose node went was disrupted; others were to go anyway.
                 if cause == Cause::NodeGone {
-                    pods::set_condition(pod, &condition);
+                    pods::set_condition(found, &condition);
                 }
                 true
             });

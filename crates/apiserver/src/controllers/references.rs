@@ -5,20 +5,18 @@ use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use super::mirror::{Bare, Mirror, Name};
 use crate::access::Authorizer;
 use crate::access::references::References;
-use crate::clock::Clock;
 use crate::kinds::{PERSISTENT_VOLUMES, PODS};
 use crate::store::{Key, Store};
 
 pub(crate) struct Follower {
     pub(crate) store: Store,
-    pub(crate) clock: Clock,
     pub(crate) authorizer: Authorizer,
 }
 
 impl Follower {
     pub(crate) async fn run(self) {
-        let mut pods: Mirror<Bare> = Mirror::new(&self.store, &self.clock, &PODS);
-        let mut volumes: Mirror<Bare> = Mirror::new(&self.store, &self.clock, &PERSISTENT_VOLUMES);
+        let mut pods: Mirror<Bare> = Mirror::new(&self.store, &PODS);
+        let mut volumes: Mirror<Bare> = Mirror::new(&self.store, &PERSISTENT_VOLUMES);
         self.authorizer.update(References::clear);
         pods.names().iter().for_each(|name| self.pod(name));
         volumes.names().iter().for_each(|name| self.volume(name));

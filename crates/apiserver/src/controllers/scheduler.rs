@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::events::{Event, Recorder};
-use super::mirror::{Mirror, Name};
+use super::mirror::{Bare, Mirror, Name};
 use super::{pods, settled};
 use crate::failure::Failure;
 use crate::kinds::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
@@ -58,8 +58,11 @@ impl Scheduler {
 
     pub(crate) async fn run(mut self) {
         let clock = self.objects.clock().clone();
-        let mut nodes: Mirror<NodeFacts> = Mirror::new(self.objects.store(), &clock, &NODES);
-        let mut pods: Mirror<PodFacts> = Mirror::new(self.objects.store(), &clock, &PODS);
+        let mut nodes: Mirror<NodeFacts> = Mirror::new(self.objects.store(), &NODES);
+        let mut pods: Mirror<PodFacts> = Mirror::new(self.objects.store(), &PODS);
+        // Read when a pod is placed; that they change is enough to try those that wait for them.
+        let mut claims: Mirror<Bare> = Mirror::new(self.objects.store(), &PERSISTENT_VOLUME_CLAIMS);
+        let mut volumes: Mirror<Bare> = Mirror::new(self.objects.store(), &PERSISTENT_VOLUMES);
         for name in nodes.names() {
             self.state
                 .set_node(&name.1, nodes.get("", &name.1).cloned());
@@ -98,6 +101,8 @@ impl Scheduler {
                         }
                     }
                 }
+                _ = claims.changed() => changed = Instant::now(),
+                _ = volumes.changed() => changed = Instant::now(),
                 () = clock.sleep(wait) => {}
             }
         }

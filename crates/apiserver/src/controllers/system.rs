@@ -37,8 +37,17 @@ impl System {
         }
     }
 
-    /// Makes what is not there.
+    /// Makes what is not there; one thing that cannot be made does not hold up the others.
     pub(crate) async fn furnish(&self) -> Result<(), Failure> {
+        let made = [
+            self.make_namespaces().await,
+            self.make_service().await,
+            self.make_cluster_info().await,
+        ];
+        made.into_iter().collect()
+    }
+
+    async fn make_namespaces(&self) -> Result<(), Failure> {
         for name in NAMES {
             if self
                 .objects
@@ -51,14 +60,19 @@ impl System {
                 settled(self.objects.create(&NAMESPACES, "", namespace).await)?;
             }
         }
+        Ok(())
+    }
+
+    async fn make_service(&self) -> Result<(), Failure> {
         let service = Key::new(&SERVICES, "default", "kubernetes");
-        if self.objects.store().get(&service).is_none() {
-            settled(
-                self.objects
-                    .create(&SERVICES, "default", self.service())
-                    .await,
-            )?;
+        if self.objects.store().get(&service).is_some() {
+            return Ok(());
         }
+        let made = self.objects.create(&SERVICES, "default", self.service());
+        settled(made.await)
+    }
+
+    async fn make_cluster_info(&self) -> Result<(), Failure> {
         let wanted = cluster_info(&self.server, &self.ca);
         let key = Key::new(&CONFIG_MAPS, PUBLIC_NAMESPACE, CLUSTER_INFO);
         match self.objects.store().get(&key) {

@@ -11,8 +11,8 @@ use crate::access::certificate_request::tests::request_pem;
 use crate::access::pki::tests_support::names;
 use crate::clock::Clock;
 use crate::kinds::{
-    CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, EVENTS, Kind, LEASES, NAMESPACES, NODES, PODS,
-    SECRETS, SERVICE_ACCOUNTS, SERVICES,
+    CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, EVENTS, Kind, LEASES, NAMESPACES, NODES,
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES,
 };
 use crate::rest::{DeleteOptions, Part};
 use crate::store::{Key, Store, Window};
@@ -290,6 +290,48 @@ async fn pods_find_places_and_say_why_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_finds_its_place_as_soon_as_its_volume_is_there() {
+    let cluster = Cluster::start().await;
+    cluster.node("one").await;
+    let pod = json!({
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {
+            "containers": [{"name": "c", "image": "busybox"}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    });
+    cluster.create(&PODS, "default", pod).await;
+    let waits_for = async |words: &str| {
+        cluster
+            .until(&PODS, "default", "p", |pod| {
+                let message = condition(pod, "PodScheduled")["message"].as_str();
+                message.is_some_and(|message| message.contains(words))
+            })
+            .await;
+    };
+    waits_for("persistentvolumeclaim \"data\" not found").await;
+    let claim = json!({"metadata": {"name": "data", "namespace": "default"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "volumeName": "disk",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    cluster
+        .create(&PERSISTENT_VOLUME_CLAIMS, "default", claim)
+        .await;
+    waits_for("bound to non-existent pv(s)").await;
+    let volume = json!({"metadata": {"name": "disk"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+        "hostPath": {"path": "/data"},
+    }});
+    cluster.create(&PERSISTENT_VOLUMES, "", volume).await;
+    cluster
+        .until(&PODS, "default", "p", |pod| {
+            pod["spec"]["nodeName"] == "one"
+        })
+        .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_falls_silent_is_marked_and_loses_its_pods() {
     let cluster = Cluster::start().await;
     cluster.node("silent").await;
@@ -361,6 +403,20 @@ async fn pods_of_a_node_that_is_gone_go_too() {
         .unwrap();
     cluster.until(&PODS, "default", "p", Value::is_null).await;
     cluster.stop().await;
+}
+
+#[test]
+fn another_object_of_the_same_name_is_not_the_one_that_was_judged() {
+    for (found, judged, same) in [
+        (json!({"uid": "1"}), json!({"uid": "1"}), true),
+        (json!({"uid": "2"}), json!({"uid": "1"}), false),
+        (json!({}), json!({"uid": "1"}), false),
+        (json!({}), json!({}), true),
+    ] {
+        let judged: ObjectMeta = serde_json::from_value(judged).unwrap();
+        let found = json!({"metadata": found});
+        assert_eq!(is_still(&found, &judged), same, "{found}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -306,11 +306,12 @@ async fn a_watch_from_a_revision_tells_what_came_after_it() {
         let first = front.make("a").await;
         front.make("b").await;
         let mut events = front
-            .watch(&format!("resourceVersion={first}&timeoutSeconds=5"))
+            .watch(&format!("resourceVersion={first}&timeoutSeconds=5&limit=1"))
             .await;
         assert_eq!(events.told().await, told("ADDED", "b"));
         assert_eq!(events.next().await, None, "its time is up");
-        let mut events = front.watch("resourceVersion=0&labelSelector=of%3Db").await;
+        let forever = format!("labelSelector=of%3Db&timeoutSeconds={}", u64::MAX);
+        let mut events = front.watch(&format!("resourceVersion=0&{forever}")).await;
         assert_eq!(events.told().await, told("ADDED", "b"));
         // It is taken out of what is selected: gone, as far as this watch is concerned.
         let key = Key::new(&CONFIG_MAPS, "x", "b");

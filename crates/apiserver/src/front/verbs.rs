@@ -390,11 +390,12 @@ pub(super) fn list_options(kind: &'static Kind, asked: &Asked) -> Result<ListOpt
             "specifying resource version is not allowed when using continue",
         ));
     }
-    // A page at a revision is that revision: this is how the pages after it belong to it.
+    // A page at a revision is that revision: this is how the pages after it belong to it. A watch
+    // has no pages.
     let limit = query.number::<i64>("limit")?.filter(|limit| *limit > 0);
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let version_match = match (limit, resource_version, version_match) {
-        (Some(_), Some(_), None) => Some(VersionMatch::Exact),
+        (Some(_), Some(_), None) if asked.attributes.verb != "watch" => Some(VersionMatch::Exact),
         (_, _, version_match) => version_match,
     };
     Ok(ListOptions {

@@ -31,6 +31,8 @@ const BETWEEN_BOOKMARKS: Duration = Duration::from_secs(60);
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// Of a watch whose client names no time: one to two of these; upstream's.
 const SHORTEST: u64 = 1800;
+/// However long the client would like it: clocks end.
+const LONGEST: u64 = 365 * 24 * 3600;
 /// Lines that go out together.
 const LINES: usize = 64;
 
@@ -94,6 +96,7 @@ pub(super) fn answer(
         .number::<u64>("timeoutSeconds")?
         .filter(|seconds| *seconds > 0);
     let timeout = timeout.unwrap_or_else(|| fastrand::u64(SHORTEST..2 * SHORTEST));
+    let timeout = timeout.min(LONGEST);
     let now = Instant::now();
     let state = Streaming {
         first,

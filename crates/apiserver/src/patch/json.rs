@@ -5,9 +5,14 @@ use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::rest::bounds;
 
 /// The most operations that one patch may have.
 const MAX_OPERATIONS: usize = 10_000;
+
+/// What the copies of one patch may come to, in bytes of JSON: upstream's. Each copy can double
+/// what there is.
+const MAX_COPIED: usize = 3 << 20;
 
 pub(super) fn apply(original: &Value, patch: &[u8]) -> Result<Value, Failure> {
     let patch: Patch = match serde_json::from_slice(patch) {
@@ -26,11 +31,58 @@ pub(super) fn apply(original: &Value, patch: &[u8]) -> Result<Value, Failure> {
         ));
     }
     let mut patched = original.clone();
+    let mut growth = Growth::of(original);
     for operation in patch.0 {
         let operation = [as_upstream_reads(operation, &patched)];
+        growth.allow(&operation[0], &patched)?;
         json_patch::patch(&mut patched, &operation).map_err(|_| refused())?;
     }
     Ok(patched)
+}
+
+/// What operations make of an object, known before they are done.
+struct Growth {
+    copied: usize,
+    /// The object is at most as deep as this. To measure it after each move would take long for a
+    /// large one, so it only grows; what people write is nowhere near the limit.
+    depth: usize,
+}
+
+impl Growth {
+    fn of(original: &Value) -> Self {
+        Self {
+            copied: 0,
+            depth: bounds::depth(original),
+        }
+    }
+
+    fn allow(&mut self, operation: &PatchOperation, object: &Value) -> Result<(), Failure> {
+        let below = |from: usize| self.depth.saturating_sub(from);
+        let depth = match operation {
+            PatchOperation::Add(add) => add.path.count() + bounds::depth(&add.value),
+            PatchOperation::Replace(replace) => {
+                replace.path.count() + bounds::depth(&replace.value)
+            }
+            PatchOperation::Move(moved) => moved.path.count() + below(moved.from.count()),
+            PatchOperation::Copy(copy) => copy.path.count() + below(copy.from.count()),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => 0,
+        };
+        if depth > bounds::DEEPEST {
+            return Err(Failure::bad_request(format!(
+                "the patched object would be nested too deeply: more than {} levels",
+                bounds::DEEPEST
+            )));
+        }
+        self.depth = self.depth.max(depth);
+        if let PatchOperation::Copy(copy) = operation {
+            let source = object.pointer(copy.from.as_str());
+            self.copied += source.map(bounds::size).unwrap_or_default();
+            if self.copied > MAX_COPIED {
+                return Err(refused());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Upstream's library takes a field that is not there for one that is null.
@@ -97,6 +149,50 @@ mod tests {
             patched,
             json!({"a": [0, 1, 2, 3], "g": [0, 1, 2, 3], "h": {"c~d": 5, "new": 6}})
         );
+    }
+
+    #[test]
+    fn copies_are_bounded_however_they_grow() {
+        let kilobyte = json!({"a": "x".repeat(1000)});
+        let copy = |count: usize, path: &dyn Fn(usize) -> String| {
+            let all =
+                (0..count).map(|index| json!({"op": "copy", "from": "/a", "path": path(index)}));
+            Value::Array(all.collect()).to_string()
+        };
+        let beside = |index: usize| format!("/b{index}");
+        assert!(apply(&kilobyte, copy(1000, &beside).as_bytes()).is_ok());
+        let failure = apply(&kilobyte, copy(4000, &beside).as_bytes()).unwrap_err();
+        assert_eq!((failure.code.as_u16(), failure.reason), (422, "Invalid"));
+        let inward = |count: usize, path: &dyn Fn(usize) -> String| {
+            let all =
+                (0..count).map(|index| json!({"op": "copy", "from": "", "path": path(index)}));
+            apply(
+                &json!({}),
+                Value::Array(all.collect()).to_string().as_bytes(),
+            )
+        };
+        // Each doubles the object.
+        assert_eq!(inward(40, &beside).unwrap_err().code.as_u16(), 422);
+        // Each puts it one level down.
+        let failure = inward(130, &|_| "/b".to_owned()).unwrap_err();
+        assert!(failure.message.contains("too deeply"), "{failure}");
+    }
+
+    #[test]
+    fn depth_is_bounded_for_what_is_added_and_moved() {
+        let deep = (0..100).fold(json!(1), |inner, _| json!({"a": inner}));
+        let below = "/a".repeat(60);
+        let original = json!({"deep": deep, "other": deep});
+        for patch in [
+            json!([{"op": "add", "path": format!("/deep{below}"), "value": deep}]),
+            json!([{"op": "replace", "path": format!("/deep{below}"), "value": deep}]),
+            json!([{"op": "move", "from": "/other", "path": format!("/deep{below}")}]),
+        ] {
+            let failure = apply(&original, patch.to_string().as_bytes()).unwrap_err();
+            assert!(failure.message.contains("too deeply"), "{failure}");
+        }
+        let shallow = json!([{"op": "move", "from": "/other", "path": "/deep/a/b"}]);
+        assert!(apply(&original, shallow.to_string().as_bytes()).is_ok());
     }
 
     #[test]

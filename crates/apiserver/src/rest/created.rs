@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::bounds;
 use super::objects::{Objects, refused};
 use super::written::Written;
 use crate::access::User;
@@ -87,6 +88,7 @@ impl Objects {
         }
         let object = schema::tidy(kind.kind, object).map_err(unreadable)?;
         validate::create(kind, &object)?;
+        bounds::check(&object)?;
         let key = Key::new(kind, namespace, name);
         if options.dry_run {
             return match self.store.get(&key) {

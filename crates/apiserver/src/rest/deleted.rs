@@ -1,7 +1,5 @@
 //! Objects that go: at once, after their grace, or when nobody holds them any more.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -13,6 +11,9 @@ use crate::kinds::Kind;
 use crate::store::{Expect, Key, WriteError};
 
 const ATTEMPTS: usize = 32;
+
+/// Namespaces that every cluster keeps; upstream's.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -87,11 +88,21 @@ impl Objects {
     ) -> Result<Deletion, Failure> {
         let mut attempts = ATTEMPTS;
         let mut marked_here = false;
+        let mut meant = None;
         loop {
             let current = self.get(key)?;
             let before = current.value();
+            let uid = &before["metadata"]["uid"];
+            if meant.get_or_insert_with(|| uid.clone()) != uid {
+                // The one that was asked for is gone; another has its name now, and stays.
+                return Err(Failure::not_found(key.kind, &key.name));
+            }
             if !marked_here {
                 options.check(key.kind, &key.name, &before)?;
+            }
+            if key.kind.kind == "Namespace" && IMMORTAL.contains(&key.name.as_str()) {
+                let cause = "this namespace may not be deleted";
+                return Err(Failure::forbidden(key.kind, &key.name, cause));
             }
             let mut object = before.clone();
             mark(key.kind, &mut object, options, self.clock.timestamp());
@@ -122,7 +133,7 @@ impl Objects {
             } else {
                 self.store.update(key.clone(), expect, object).await
             };
-            attempts -= 1;
+            attempts = attempts.saturating_sub(1);
             match stored {
                 Err(WriteError::Changed(_)) if attempts > 0 => {}
                 Err(error) => return Err(refused(key, error)),
@@ -145,7 +156,8 @@ fn mark(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timestamp
         let Some(wanted) = wanted.filter(|wanted| *wanted < left) else {
             return;
         };
-        let end = end - SignedDuration::from_secs(left - wanted);
+        let less = SignedDuration::from_secs(left - wanted);
+        let end = end.checked_sub(less).unwrap_or(Timestamp::MIN);
         let (end, grace) = if end < now {
             // The rest of it has passed, but somebody still has to say that it is over.
             (now, wanted.min(1))
@@ -164,10 +176,12 @@ fn mark(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timestamp
         "Pod" => pod_grace(object, wanted),
         _ => 0,
     };
-    let seconds = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
-    set_end(object, now + seconds, grace);
+    // Whatever was asked for, it ends at a moment that can be written down.
+    let grace = grace.min(Timestamp::MAX.duration_since(now).as_secs());
+    let end = now.checked_add(SignedDuration::from_secs(grace));
+    set_end(object, end.unwrap_or(Timestamp::MAX), grace);
     if let Some(generation) = object["metadata"]["generation"].as_i64() {
-        object["metadata"]["generation"] = (generation + 1).into();
+        object["metadata"]["generation"] = generation.saturating_add(1).into();
     }
 }
 

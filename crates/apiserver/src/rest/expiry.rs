@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::Objects;
 use crate::kinds::EVENTS;
 use crate::store::Expect;
 
-const KEPT: Duration = Duration::from_secs(60 * 60);
+const KEPT: SignedDuration = SignedDuration::from_hours(1);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
 
 /// Takes old events away for as long as it is polled.
@@ -38,7 +38,10 @@ fn is_old(event: &Value, now: Timestamp) -> bool {
     let times = times
         .iter()
         .filter_map(|time| time.as_str()?.parse::<Timestamp>().ok());
-    times.max().is_none_or(|last| last + KEPT < now)
+    // A difference cannot overflow; the last moment that a client can name and an hour would.
+    times
+        .max()
+        .is_none_or(|last| now.duration_since(last) > KEPT)
 }
 
 #[cfg(test)]
@@ -64,6 +67,10 @@ mod tests {
             (
                 json!({"metadata": created, "series": {"lastObservedTime": "2027-01-15T06:59:59Z"}}),
                 true,
+            ),
+            (
+                json!({"metadata": created, "lastTimestamp": "9999-12-30T22:00:00Z"}),
+                false,
             ),
         ] {
             assert_eq!(is_old(&event, now), old, "{event}");

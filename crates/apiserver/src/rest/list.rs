@@ -102,6 +102,7 @@ impl Objects {
             let Some(revision) = token.revision else {
                 return Ok(now());
             };
+            self.not_ahead(revision)?;
             let then = self.store.list_at(kind, namespace, revision);
             return then.map_err(|_| token.expired());
         }

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 
+use super::bounds;
 use super::created::place_in;
 use super::objects::{Objects, Part, refused};
 use super::written::Written;
@@ -104,6 +105,9 @@ impl Objects {
             }
             // The server's own parts know what they write.
             Part::Whole => {}
+        }
+        if part != Part::Whole {
+            bounds::check(&object)?;
         }
         if object == *before {
             return Ok(Next::Same);

@@ -65,6 +65,30 @@ async fn every_cluster_has_its_namespaces_before_anybody_asks() {
 }
 
 #[tokio::test]
+async fn a_namespace_that_is_going_does_not_keep_the_server_from_its_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = Store::open(Some(directory.path()), Window::default()).unwrap();
+    let (shutdown, mut running) = (CancellationToken::new(), JoinSet::new());
+    running.spawn(writer.run(shutdown.clone()));
+    let going = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "default",
+        "deletionTimestamp": "2027-01-15T08:00:00Z",
+        "finalizers": ["example.com/hold"],
+    }});
+    let default = Key::global(&NAMESPACES, "default");
+    store.create(default.clone(), going).await.unwrap();
+    shutdown.cancel();
+    running.join_all().await;
+    drop(store);
+    let server = Server::start(options(directory.path())).await.unwrap();
+    let objects = server.objects().clone();
+    assert!(objects.get(&default).is_ok());
+    let info = Key::new(&CONFIG_MAPS, "kube-public", "cluster-info");
+    assert!(objects.get(&info).is_ok(), "the others are made");
+    ended(server).await;
+}
+
+#[tokio::test]
 async fn a_port_that_is_taken_is_named() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let server = Server::start(options(one.path())).await.unwrap();

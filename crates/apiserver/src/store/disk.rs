@@ -222,16 +222,17 @@ fn refused(directory: &Path, cause: io::Error) -> OpenError {
 }
 
 fn parse(row: &str, bytes: Bytes) -> Result<Stored, String> {
-    let words: Vec<&str> = row.split('/').collect();
-    let (group, plural, namespace, name) = match *words.as_slice() {
-        [group, plural, name] => (group, plural, "", name),
-        [group, plural, namespace, name] => (group, plural, namespace, name),
-        _ => return Err("its key has no name".to_owned()),
+    let words: Vec<&str> = row.splitn(3, '/').collect();
+    let [group, plural, place] = *words.as_slice() else {
+        return Err("its key has no name".to_owned());
     };
     let known = KINDS
         .iter()
         .find(|kind| kind.group == group && kind.plural == plural);
     let kind = known.ok_or_else(|| format!("there is no resource {plural}"))?;
+    // Of a name with a slash in it, which earlier versions let in, the rest is all of it.
+    let split = place.split_once('/').filter(|_| kind.namespaced);
+    let (namespace, name) = split.unwrap_or(("", place));
     let object: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
     let revision = object["metadata"]["resourceVersion"].as_str();
     let revision = revision
@@ -239,4 +240,31 @@ fn parse(row: &str, bytes: Bytes) -> Result<Stored, String> {
         .ok_or("it has no resourceVersion")?;
     let key = Key::new(kind, namespace, name);
     Ok(Stored::kept(&key, revision, bytes, &object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_read_by_what_its_kind_says_of_its_key() {
+        let object = Bytes::from_static(br#"{"metadata": {"resourceVersion": "7"}}"#);
+        for (row, expected) in [
+            ("/pods/x/a", Ok(("x", "a"))),
+            ("/nodes/a", Ok(("", "a"))),
+            ("/events/x/a/b", Ok(("x", "a/b"))),
+            ("/events/x/", Ok(("x", ""))),
+            (
+                "certificates.k8s.io/certificatesigningrequests/a:b",
+                Ok(("", "a:b")),
+            ),
+            ("/pods", Err("its key has no name")),
+            ("/bananas/x/a", Err("there is no resource bananas")),
+        ] {
+            let found = parse(row, object.clone());
+            let found = found.as_ref().map(|one| (one.namespace(), one.name()));
+            let found = found.map_err(String::as_str);
+            assert_eq!(found, expected, "{row}");
+        }
+    }
 }

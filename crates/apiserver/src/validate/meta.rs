@@ -14,13 +14,13 @@ const MAX_ANNOTATIONS: usize = 256 << 10;
 pub(super) fn create(kind: &Kind, object: &Value, errors: &mut Errors) {
     let metadata = &object["metadata"];
     if kind.kind == "Event" {
-        // Upstream looks at nothing but the namespace of these.
+        // Upstream's own rule for these is about the namespace alone; what holds of all
+        // metadata is checked all the same.
         errors.invalid_all(
             "namespace",
             metadata["namespace"].clone(),
             names::dns_subdomain(text(&metadata["namespace"])),
         );
-        return;
     }
     let rule = name_rule(kind);
     let prefix = text(&metadata["generateName"]);
@@ -44,7 +44,9 @@ pub(super) fn create(kind: &Kind, object: &Value, errors: &mut Errors) {
     not_negative(&metadata["generation"], "metadata.generation", errors);
     common(metadata, errors);
     finalizers(metadata, errors);
-    finalizer_names(metadata, errors);
+    if kind.kind != "Event" {
+        finalizer_names(metadata, errors);
+    }
 }
 
 pub(super) fn update(object: &Value, old: &Value, errors: &mut Errors) {
@@ -102,7 +104,7 @@ pub(super) fn update(object: &Value, old: &Value, errors: &mut Errors) {
 fn name_rule(kind: &Kind) -> names::Rule {
     match kind.kind {
         "Namespace" | "Service" => names::dns_label,
-        "CertificateSigningRequest" => names::path_segment,
+        "CertificateSigningRequest" | "Event" => names::path_segment,
         _ => names::dns_subdomain,
     }
 }

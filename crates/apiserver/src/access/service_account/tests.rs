@@ -94,6 +94,7 @@ fn the_account_has_to_be_the_same_one() {
     assert_eq!(error, "service account UID (9) does not match claim (1)");
     // A moment ago counts as still there.
     assert!(check(Some(&object("1", Some("2026-11-16T11:59:00Z")))).is_ok());
+    assert!(check(Some(&object("1", Some("9999-12-30T22:00:00Z")))).is_ok());
     let gone = object("1", Some("2026-11-16T11:58:59Z"));
     assert!(matches!(
         check(Some(&gone)),

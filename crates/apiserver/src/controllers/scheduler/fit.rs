@@ -175,7 +175,8 @@ fn lacking(pod: &PodFacts, node: &NodeFacts, usage: &Usage) -> Vec<String> {
         lacking.push("Too many pods".to_owned());
     }
     for (name, wanted) in pod.requests.iter() {
-        let free = node.allocatable.get(name) - usage.requests.get(name);
+        let free = node.allocatable.get(name);
+        let free = free.saturating_sub(usage.requests.get(name));
         if wanted > 0 && wanted > free {
             lacking.push(format!("Insufficient {name}"));
         }
