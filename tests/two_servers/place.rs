@@ -208,20 +208,21 @@ impl Place {
 
     fn body(&self, body: &Body) -> Option<Value> {
         let put = |value: &mut Value, place: &str, word: Value| {
-            let (parent, last) = place.rsplit_once('/').unwrap_or_default();
+            let (parent, field) = place.rsplit_once('/').unwrap_or_default();
             if let Some(parent) = value.pointer_mut(parent) {
                 match parent {
                     Value::Array(list) => {
-                        if let Some(item) = last.parse().ok().and_then(|at: usize| list.get_mut(at))
+                        if let Some(item) =
+                            field.parse().ok().and_then(|at: usize| list.get_mut(at))
                         {
                             *item = word;
                         }
                     }
                     Value::Object(fields) if word.is_null() => {
-                        fields.remove(last);
+                        fields.remove(field);
                     }
                     Value::Object(fields) => {
-                        fields.insert(last.to_owned(), word);
+                        fields.insert(field.to_owned(), word);
                     }
                     _ => {}
                 }
@@ -325,13 +326,13 @@ where
 
 /// For a query.
 fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    let words = text.bytes().map(|byte| {
+        if plain(&byte) {
+            char::from(byte).to_string()
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            format!("%{byte:02X}")
         }
-    }
-    out
+    });
+    words.collect()
 }

@@ -106,12 +106,6 @@ impl Story {
         asked
     }
 
-    /// Everything that is there.
-    pub(crate) fn lists(&self) -> Vec<Asked> {
-        let lists = KINDS.iter().map(|kind| Asked::new(Method::GET, *kind, ""));
-        lists.collect()
-    }
-
     /// From several moments of the past, and some that select.
     pub(crate) fn watches(&mut self) -> Vec<Asked> {
         let mut watches = Vec::new();
@@ -555,6 +549,12 @@ impl Story {
         }
         Body::Json(patch, own)
     }
+}
+
+/// Asks for everything that is there.
+pub(crate) fn lists() -> Vec<Asked> {
+    let lists = KINDS.iter().map(|kind| Asked::new(Method::GET, *kind, ""));
+    lists.collect()
 }
 
 /// A time that is compared.

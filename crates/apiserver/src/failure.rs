@@ -17,9 +17,9 @@ pub struct Failure {
     /// For the header `Retry-After`, which is also in the details.
     pub retry_after: Option<u32>,
     /// How a list that has expired can go on all the same.
-    pub continued: Option<String>,
+    pub continued: Option<Box<str>>,
     /// What the writer should know beside it.
-    pub warnings: Vec<String>,
+    pub warnings: Box<[String]>,
 }
 
 impl Failure {
@@ -31,7 +31,7 @@ impl Failure {
             details: Value::Null,
             retry_after: None,
             continued: None,
-            warnings: Vec::new(),
+            warnings: Box::default(),
         }
     }
 
@@ -42,7 +42,7 @@ impl Failure {
 
     #[must_use]
     pub fn with_warnings(self, warnings: &[String]) -> Self {
-        let warnings = warnings.to_vec();
+        let warnings = warnings.into();
         Self { warnings, ..self }
     }
 
@@ -143,7 +143,7 @@ impl Failure {
             status["details"]["retryAfterSeconds"] = seconds.into();
         }
         if let Some(token) = &self.continued {
-            status["metadata"]["continue"] = token.as_str().into();
+            status["metadata"]["continue"] = (&**token).into();
         }
         status
     }
