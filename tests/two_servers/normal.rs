@@ -12,6 +12,9 @@ const LETTERED: [&str; 2] = ["kube-api-access-", MADE];
 pub(crate) const MADE: &str = "made-by-server-";
 const LETTERS: usize = 5;
 
+/// What comes before a revision in upstream's words.
+const RECORD: &str = "ResourceVersion in record (";
+
 /// What was seen of one server, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Normal {
@@ -130,8 +133,15 @@ impl Normal {
         text
     }
 
-    /// Revisions between other words.
-    fn with_versions(&self, text: &str) -> String {
+    /// Revisions between other words. What is in a server's record need not have been told before.
+    fn with_versions(&mut self, text: &str) -> String {
+        if let Some((before, rest)) = text.split_once(RECORD)
+            && let Some((version, after)) = rest.split_once(')')
+        {
+            let number = place(&mut self.versions, version);
+            let before = self.with_versions(before);
+            return format!("{before}{RECORD}(revision {number}){after}");
+        }
         let word = |word: &str| {
             let bare = word.trim_matches(|letter: char| ",.()".contains(letter));
             let known = self.versions.iter().position(|version| version == bare);
