@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use fastrand::Rng;
@@ -18,6 +18,7 @@ use kube::api::{
 };
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
+use testkit::knobs::{number, seed};
 use testkit::wait;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -44,10 +45,7 @@ async fn nothing_acknowledged_is_lost_however_often_it_is_killed() -> Result<()>
         Some(kills) => (usize::try_from(kills)?, PROMISED),
         None => EVERY_DAY,
     };
-    let seed = match number("FERROLET_SEED")? {
-        Some(seed) => seed,
-        None => SystemTime::UNIX_EPOCH.elapsed()?.as_secs(),
-    };
+    let seed = seed()?;
     println!("{kills} kills, FERROLET_SEED={seed}");
     let mut story = Story::new(seed)?;
     for kill in 0..kills {
@@ -55,15 +53,6 @@ async fn nothing_acknowledged_is_lost_however_often_it_is_killed() -> Result<()>
         played.with_context(|| format!("kill {kill} of FERROLET_SEED={seed}"))?;
     }
     story.end(soon).await
-}
-
-/// What the variable says, if it is there.
-fn number(variable: &str) -> Result<Option<u64>> {
-    let Ok(text) = std::env::var(variable) else {
-        return Ok(None);
-    };
-    let number = text.parse().with_context(|| variable.to_owned())?;
-    Ok(Some(number))
 }
 
 /// One cluster that is killed over and over, and others that are killed when they begin.

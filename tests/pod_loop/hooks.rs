@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::*;
+use crate::scenes::Scene;
 use crate::story::Init;
 
 /// When something happens to the pods of these plays.
@@ -137,6 +140,50 @@ fn a_container_that_is_replaced_runs_its_hook_too() {
         &[(THEN, Event::Edit(0))],
     );
     assert_eq!(stops(&calls), [("c0", 2, 3)]);
+}
+
+#[test]
+fn a_container_that_ends_by_itself_runs_no_hook_before_its_end() {
+    for (policy, starts) in [(Policy::Never, 1), (Policy::Always, 2)] {
+        let calls = play(
+            |story| {
+                story.policy = policy;
+                story.containers = vec![Life::Ends { after: 20, code: 0 }];
+                story.pre_stop = Hook::Runs(1);
+            },
+            &[],
+        );
+        assert!(when(&calls, Act::Start, "c0").len() >= starts, "{policy:?}");
+        assert_eq!(when(&calls, Act::Exec, "c0"), [0; 0], "{policy:?}");
+        assert_eq!(stops(&calls), [], "{policy:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_is_said_to_run_when_its_first_hook_is_over() {
+    let mut scene = Scene::new();
+    let hook = json!({ "postStart": { "sleep": { "seconds": 3 } } });
+    let container = json!({
+        "name": "c", "image": "i:1", "imagePullPolicy": "IfNotPresent", "lifecycle": hook,
+    });
+    let spec = json!({ "containers": [container] });
+    scene.put("p", &json!({}), &spec, 1).await;
+    let said = |scene: &Scene| scene.said("p")["containerStatuses"][0].clone();
+    assert_eq!(scene.look().running("p", "c").len(), 1);
+    scene.pass(2).await;
+    let during = said(&scene);
+    assert_eq!(during["state"]["waiting"]["reason"], "ContainerCreating");
+    assert_eq!(
+        (&during["started"], &during["ready"]),
+        (&json!(false), &json!(false))
+    );
+    scene.pass(2).await;
+    let after = said(&scene);
+    assert!(after["state"]["running"].is_object(), "{after}");
+    assert_eq!(
+        (&after["started"], &after["ready"]),
+        (&json!(true), &json!(true))
+    );
 }
 
 #[test]

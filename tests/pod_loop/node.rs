@@ -1,7 +1,6 @@
 //! A node in memory, with all that runs pods: the crew, what it stands on, and the
 //! observation of the runtime. It can be ended at any moment, and begun anew.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use images::Images;
 use images::credentials::{NodeFiles, Places};
 use images::records::Records;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodStatus;
 use pleg::{Observations, Pleg};
 use probes::{Means, Prober, Probes};
 use resources::garbage::{self, Wanted};
@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use types::PodUid;
-use types::desired::Desired;
+use types::desired::{Desired, StaticsAtWork};
 use types::figures::{Boards, Shown};
 use volumes::{Allocatable, InUse, Layout, Objects, Volumes};
 use workers::allocation::actuated::{StateFile, restore};
@@ -52,6 +52,8 @@ pub(crate) struct Node {
     pub(crate) faults: watch::Sender<Faults>,
     pub(crate) told: Told,
     pub(crate) figures: Boards,
+    /// What the agent has to say of its pods.
+    reports: Reports,
     /// As its workers see it.
     pub(crate) view: watch::Sender<Arc<NodeView>>,
     /// `cgroupsPerQOS`.
@@ -86,6 +88,7 @@ impl Node {
             faults,
             told: Told::default(),
             figures: Boards::default(),
+            reports: Reports::default(),
             view: watch::channel(Arc::new(view("32"))).0,
             with_cgroups: true,
             agent: None,
@@ -94,6 +97,7 @@ impl Node {
 
     pub(crate) fn begin(&mut self) {
         let (desired, seen) = watch::channel(Desired::default());
+        self.reports = Reports::default();
         let clock: SharedClock = self.clock.clone();
         let figures = &self.figures.node;
         let runtime = Counted::new(self.runtime.clone(), clock.clone(), figures);
@@ -110,7 +114,7 @@ impl Node {
 
             desired: seen,
             wanted,
-            ending: watch::channel(BTreeSet::new()).0,
+            statics: watch::channel(StaticsAtWork::default()).0,
             allocated,
             allocations,
             pulse: types::served::Pulse::default(),
@@ -139,6 +143,11 @@ impl Node {
         if let Some(agent) = &self.agent {
             agent.desired.send_replace(desired);
         }
+    }
+
+    /// What was last said of a pod.
+    pub(crate) fn said(&self, uid: &str) -> Option<PodStatus> {
+        self.reports.last(&PodUid::new(uid))
     }
 
     pub(crate) async fn pass(&self, duration: Duration) {
@@ -234,7 +243,7 @@ impl Node {
                 let (entries, file) = self.restored(checkpoint::ACTUATED);
                 Actuated::new(entries, file)
             },
-            reports: Reports::default(),
+            reports: self.reports.clone(),
             telling: Telling::new(Some(recorder)),
             objects: None,
             services: watch::channel(Some(Arc::default())).1,

@@ -213,3 +213,43 @@ async fn a_pod_that_ended_is_asked_nothing() {
     scene.pass(60).await;
     assert_eq!(scene.count(Act::Exec, "pod", "c"), asked);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_is_ill_runs_its_hook_before_it_is_ended() {
+    let mut scene = scene().await;
+    let live = probe(&json!({
+        "terminationGracePeriodSeconds": 7, "exec": { "command": ["false"] },
+    }));
+    let hook = json!({ "preStop": { "sleep": { "seconds": 2 } } });
+    let ill = container("c", &json!({ "livenessProbe": live, "lifecycle": hook }));
+    let spec = json!({ "containers": [ill] });
+    scene.put("pod", &notes(&[]), &spec, 12).await;
+    let calls = scene.node.runtime.calls();
+    let mut asked = calls.iter().filter(|call| call.act == Act::Exec);
+    let stop = calls.iter().find(|call| call.act == Act::Stop).unwrap();
+    // The third answer is the verdict. What the hook takes is taken from the grace.
+    let verdict = asked.nth(2).unwrap();
+    let after = stop.at.saturating_sub(verdict.at);
+    assert!((2.0..2.5).contains(&after.as_secs_f64()), "{after:?}");
+    assert_eq!(stop.grace, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_found_is_told_while_the_worker_waits_for_the_image_of_another_container() {
+    let mut scene = scene().await;
+    let here = |name: &str, image: &str| json!({ "name": name, "image": image, "imagePullPolicy": "IfNotPresent" });
+    let spec = json!({ "containers": [here("c", "here:1")] });
+    scene.put("first", &notes(&[]), &spec, 5).await;
+    let mut probed = here("c", "here:1");
+    probed["readinessProbe"] = probe(&json!({ "exec": { "command": ["cat", "/ready"] } }));
+    let mut spec = json!({ "containers": [probed] });
+    let story = notes(&[("ready-after.c", "20s"), ("pull-delay", "300s")]);
+    scene.put("pod", &story, &spec, 5).await;
+    spec["ephemeralContainers"] = json!([here("e", "far:1")]);
+    scene.put("pod", &story, &spec, 5).await;
+    let said = |scene: &Scene| scene.said("pod")["containerStatuses"][0]["ready"].clone();
+    assert_eq!(said(&scene), false);
+    scene.pass(20).await;
+    assert_eq!(said(&scene), true);
+    assert_eq!(scene.count(Act::Create, "pod", "e"), 0, "it is on its way");
+}

@@ -146,6 +146,22 @@ async fn who_waits_for_room_is_asked_about_every_three_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn until_all_sources_are_heard_who_waits_is_asked_about_every_half_minute() {
+    let mut scene = Scene::new();
+    let keep = "NotRequired";
+    scene.put("p", &json!({}), &pod("1", "1Gi", keep), 5).await;
+    scene.node.end().await;
+    scene.hear_all(false);
+    scene.put("p", &json!({}), &pod("2", "1Gi", keep), 0).await;
+    scene.begin_anew(40).await;
+    // Nobody is given anything while there may be others.
+    assert_eq!(given(&scene).0, 100_000);
+    scene.hear_all(true);
+    scene.pass(25).await;
+    assert_eq!(given(&scene).0, 200_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_dies_while_it_resizes_is_followed_by_one_that_goes_on() {
     let mut scene = Scene::new();
     let keep = "NotRequired";

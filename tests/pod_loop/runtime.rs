@@ -57,6 +57,8 @@ pub(crate) struct Call {
     pub(crate) uid: String,
     /// Empty for those about a whole pod.
     pub(crate) container: String,
+    /// Of what there was already; empty for what is yet to be made.
+    pub(crate) id: String,
     /// Of a stop: the grace, in seconds.
     pub(crate) grace: i64,
 }
@@ -170,6 +172,19 @@ impl Watched {
         }
     }
 
+    /// Takes all that it has of a pod, behind everybody's back.
+    pub(crate) fn lose(&self, uid: &str) {
+        self.lose_sandbox(uid);
+        let Some(snapshot) = self.look() else { return };
+        let own = |one: &&cri::PodSandbox| one.labels[POD_UID] == uid;
+        for sandbox in snapshot.sandboxes.iter().filter(own) {
+            let request = cri::RemovePodSandboxRequest {
+                pod_sandbox_id: sandbox.id.clone(),
+            };
+            drop(self.inner.remove_pod_sandbox(request).now_or_never());
+        }
+    }
+
     fn note(&self, act: Act, id: &str) {
         self.note_stop(act, id, 0);
     }
@@ -183,6 +198,7 @@ impl Watched {
             act,
             uid,
             container,
+            id: id.to_owned(),
             grace,
         });
     }
@@ -380,6 +396,7 @@ impl seams::Runtime for Watched {
             act: Act::RunSandbox,
             uid: owner.0.clone(),
             container: String::new(),
+            id: String::new(),
             grace: 0,
         });
         let made = self.inner.run_pod_sandbox(request);
@@ -452,6 +469,7 @@ impl seams::Runtime for Watched {
             act: Act::Create,
             uid,
             container,
+            id: String::new(),
             grace: 0,
         });
         let created = self.inner.create_container(request);

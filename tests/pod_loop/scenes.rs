@@ -1,15 +1,17 @@
 //! Single scenes: what a pod does to another, and what is done to a pod that runs.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use seams::Storage as _;
 use serde_json::{Value, json};
 use types::PodUid;
 use types::desired::{Desired, DesiredPod, Source};
 use workers::NodeView;
 
-use crate::node::{Node, view};
+use crate::node::{Node, ROOT, view};
 use crate::runtime::{Act, Meddling, Snapshot};
 
 /// A node, and what its source has.
@@ -76,6 +78,18 @@ impl Scene {
         self.node.begin();
         self.node.tell(self.desired.clone());
         self.pass(seconds).await;
+    }
+
+    /// Whether all sources have been heard, from now on.
+    pub(crate) fn hear_all(&mut self, ready: bool) {
+        self.desired.ready = ready;
+        self.node.tell(self.desired.clone());
+    }
+
+    /// What was last said of a pod, as the API has it.
+    pub(crate) fn said(&self, uid: &str) -> Value {
+        let said = self.node.said(uid);
+        said.map_or(Value::Null, |said| serde_json::to_value(said).unwrap())
     }
 
     pub(crate) async fn pass(&self, seconds: u64) {
@@ -155,6 +169,22 @@ async fn a_critical_pod_does_not_wait_for_ever_for_one_that_does_not_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn however_little_grace_a_pod_has_a_critical_one_waits_ten_seconds_for_it() {
+    let mut scene = Scene::new();
+    let mut hasty = greedy(5);
+    hasty["terminationGracePeriodSeconds"] = json!(2);
+    scene.put("low", &json!({}), &hasty, 5).await;
+    scene.node.runtime.meddle(Meddling::FailsBefore(1));
+    scene.put("high", &json!({}), &greedy(CRITICAL), 9).await;
+    let told = |scene: &Scene| scene.node.told.of("low", "ExceededGracePeriod").len();
+    assert_eq!(scene.count(Act::RunSandbox, "high", ""), 0);
+    assert_eq!(told(&scene), 0);
+    scene.pass(2).await;
+    assert!(scene.count(Act::RunSandbox, "high", "") > 0);
+    assert_eq!(told(&scene), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_containers_begin_anew_in_the_sandbox_that_there_is() {
     let mut scene = Scene::new();
     let notes = json!({
@@ -178,6 +208,7 @@ async fn all_containers_begin_anew_in_the_sandbox_that_there_is() {
         ],
     });
     scene.put("p", &notes, &spec, 5).await;
+    let logs = Path::new("/var/log/pods/shop_p_p/c");
     for round in 1..4 {
         for name in ["i", "side", "c"] {
             assert_eq!(scene.count(Act::Start, "p", name), round, "{name}");
@@ -187,8 +218,23 @@ async fn all_containers_begin_anew_in_the_sandbox_that_there_is() {
         let calls = scene.node.runtime.calls();
         let mut stops = calls.iter().filter(|call| call.act == Act::Stop);
         assert!(stops.all(|call| call.grace == 2), "{calls:?}");
+        // The logs of those that were stay: the next one's comes behind them.
+        let log = logs.join(format!("{}.log", round - 1));
+        let running = scene.look().running("p", "c")[0].id.clone();
+        let path = &scene.look().container_states[&running].log_path;
+        assert_eq!(Path::new(path), log);
+        // As the runtime would.
+        scene
+            .node
+            .machine
+            .write_file(&log, b"words", 0o640)
+            .unwrap();
         scene.pass(12).await;
     }
+    let files = scene.node.machine.entries(logs).unwrap().unwrap();
+    let mut files: Vec<String> = files.into_iter().map(|file| file.name).collect();
+    files.sort_unstable();
+    assert_eq!(files, ["0.log", "1.log", "2.log"]);
     assert_eq!(scene.count(Act::RunSandbox, "p", ""), 1);
     // Of all that was, only what is now is left.
     assert_eq!(scene.look().containers_of("p").len(), 3);
@@ -319,6 +365,35 @@ async fn what_is_gone_when_it_is_stopped_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_that_cannot_be_made_leaves_no_file_for_each_try() {
+    let mut scene = Scene::new();
+    let mut spec = plain();
+    spec["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
+    scene.put("well", &json!({}), &spec, 5).await;
+    spec["containers"][0]["securityContext"] = json!({ "runAsNonRoot": true, "runAsUser": 0 });
+    scene.put("p", &json!({}), &spec, 300).await;
+    assert!(!scene.node.told.of("p", "Failed").is_empty());
+    assert_eq!(scene.count(Act::Start, "p", "c"), 0);
+    let files = |uid: &str| {
+        let own = format!("{ROOT}/pods/{uid}/containers/c");
+        let entries = scene.node.machine.entries(Path::new(&own)).unwrap();
+        entries.map_or(0, |entries| entries.len())
+    };
+    assert_eq!((files("well"), files("p")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_container_that_crashes_over_and_over_people_hear_each_time_that_it_waits() {
+    let mut scene = Scene::new();
+    let notes = json!({ "sim.ferrolet.dev/run-time.c": "1s", "sim.ferrolet.dev/exit-code.c": "1" });
+    scene.put("p", &notes, &plain(), 3600).await;
+    let starts = scene.count(Act::Start, "p", "c");
+    let told = scene.node.told.times("p", "BackOff");
+    // After the first crash it does not wait.
+    assert!(starts > 12 && told + 2 >= starts, "{starts} {told}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn people_are_told_of_containers_by_their_names() {
     let mut scene = Scene::new();
     scene.node.runtime.meddle(Meddling::StartsNothing);
@@ -375,5 +450,94 @@ async fn of_a_container_that_crashes_only_the_last_is_kept() {
         // The last two: one may have ended since the other took its place.
         assert_eq!(scene.count(Act::Remove, pod, name), starts - 2, "{pod}");
         assert_eq!(scene.look().containers_of(pod).len(), 2, "{pod}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_containers_can_start_is_told_while_their_images_are_on_the_way() {
+    let mut scene = Scene::new();
+    let slow = json!({ "sim.ferrolet.dev/pull-delay": "60s" });
+    scene.put("p", &slow, &plain(), 5).await;
+    assert_eq!(scene.count(Act::Create, "p", "c"), 0);
+    let said = scene.said("p");
+    let conditions = said["conditions"].as_array().unwrap();
+    let ready = conditions
+        .iter()
+        .find(|condition| condition["type"] == "PodReadyToStartContainers");
+    assert_eq!(ready.unwrap()["status"], "True", "{said}");
+    assert!(said["podIP"].is_string(), "{said}");
+    let state = &said["containerStatuses"][0]["state"];
+    assert_eq!(state["waiting"]["reason"], "ContainerCreating");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_a_pod_that_only_the_runtime_knows() {
+    let mut scene = Scene::new();
+    let slow = json!({ "sim.ferrolet.dev/stop-delay": "10s" });
+    scene.put("p", &slow, &plain(), 5).await;
+    assert_eq!(scene.said("p")["phase"], "Running");
+    scene.node.end().await;
+    scene.take_away("p");
+    scene.begin_anew(0).await;
+    let stopped = || scene.count(Act::Stop, "p", "c") > 0;
+    let mut ended_by_us = false;
+    for _ in 0..20 {
+        scene.pass(1).await;
+        ended_by_us |= stopped();
+        assert_eq!(scene.said("p"), Value::Null);
+    }
+    assert!(ended_by_us && !scene.look().has("p"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cgroup_in_which_nothing_is_left_goes_with_what_its_pod_had() {
+    let mut scene = Scene::new();
+    scene.put("p", &json!({}), &plain(), 5).await;
+    scene.put("q", &json!({}), &plain(), 5).await;
+    scene.node.end().await;
+    // While nobody looked, the pod was deleted, and the runtime has forgotten it.
+    scene.take_away("p");
+    scene.node.runtime.lose("p");
+    assert!(!scene.look().has("p") && scene.node.has_cgroup("p"));
+    scene.begin_anew(60).await;
+    assert_eq!(scene.node.traces("p"), [""; 0]);
+    assert!(scene.node.has_cgroup("q"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_removed_after_it_has_ended_with_every_sandbox_that_it_had() {
+    let mut scene = Scene::new();
+    scene.put("p", &json!({}), &plain(), 5).await;
+    scene.node.runtime.lose_sandbox("p");
+    scene.pass(60).await;
+    assert!(scene.look().is_running("p"));
+    assert_eq!(scene.count(Act::RunSandbox, "p", ""), 2);
+    let before = scene.node.runtime.calls().len();
+    scene.take_away("p");
+    scene.pass(60).await;
+    assert!(!scene.look().has("p"));
+    let calls = scene.node.runtime.calls().split_off(before);
+    let acts: Vec<Act> = calls.iter().map(|call| call.act).collect();
+    // Each is stopped with the pod, and once more before it goes: only that is sure to give
+    // back its network.
+    assert_eq!(
+        acts,
+        [
+            Act::Stop,
+            Act::StopSandbox,
+            Act::StopSandbox,
+            Act::Remove,
+            Act::Remove,
+            Act::StopSandbox,
+            Act::RemoveSandbox,
+            Act::StopSandbox,
+            Act::RemoveSandbox,
+        ]
+    );
+    for range in [1..3, 3..5] {
+        let [one, other] = &calls[range] else {
+            panic!("there are two");
+        };
+        assert_ne!(one.id, other.id, "{:?}", one.act);
     }
 }

@@ -42,6 +42,16 @@ impl Told {
         counts.max().unwrap_or_default()
     }
 
+    /// How often something with a reason was told about a pod.
+    pub(crate) fn times(&self, pod: &str, reason: &str) -> usize {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = events
+            .iter()
+            .filter(|event| event["reason"] == reason && event["involvedObject"]["name"] == pod);
+        let counts = own.filter_map(|event| event["count"].as_u64());
+        usize::try_from(counts.max().unwrap_or_default()).unwrap_or(usize::MAX)
+    }
+
     /// The different messages with a reason about a pod, each once.
     pub(crate) fn of(&self, pod: &str, reason: &str) -> Vec<String> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);

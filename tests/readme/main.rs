@@ -14,7 +14,7 @@ mod terminal;
 mod written;
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use testkit::lab::{Lab, workspace};
@@ -167,7 +167,9 @@ fn every_command_of_the_table_does_what_it_says() -> Result<()> {
     let mut places = Places::furnish(&lab)?;
     for (line, how) in COMMANDS {
         println!("$ {line}");
+        let began = Instant::now();
         let done = execute(&mut places, line, *how);
+        println!("  {:.1} s", began.elapsed().as_secs_f64());
         done.with_context(|| format!("{how:?}: `{line}`"))?;
     }
     places.end()

@@ -36,7 +36,8 @@ daemon-reload) ;;
 'restart kubelet')
     if test -e $pid; then
         kill "$(cat $pid)"
-        while test -e "/proc/$(cat $pid)/exe"; do sleep 0.1; done
+        # Like systemd: until its last thread has given back what it had, its ports too.
+        while grep -q '^State:.[^Z]' /proc/"$(cat $pid)"/task/*/status 2> /dev/null; do sleep 0.1; done
     fi
     cat /etc/systemd/system/kubelet.service.d/*.conf > /var/tmp/service.conf
     eval "$(sed -n 's/^Environment="\([A-Z_]*\)=\(.*\)"$/\1="\2"/p' /var/tmp/service.conf)"
@@ -143,6 +144,11 @@ impl Places {
     /// After a restart of the service the other agent is the node, and its pod runs on.
     pub(crate) fn is_swapped(&mut self) -> Result<()> {
         self.is_ours = !self.is_ours;
+        self.is_other_node()
+            .with_context(|| format!("the service's last words:\n{}", self.last_words()))
+    }
+
+    fn is_other_node(&self) -> Result<()> {
         let node = &self.kubelet.0;
         let version = [
             "get",
@@ -213,6 +219,13 @@ impl Places {
         Ok(())
     }
 
+    /// Of both agents, as the service has kept them.
+    fn last_words(&self) -> String {
+        let words = ["-n", "40", SERVICE_LOG];
+        let said = self.kubelet.0.machine().run("tail", words);
+        said.unwrap_or_else(|error| error.to_string())
+    }
+
     /// The pod's container.
     fn running(&self) -> Result<String> {
         let name = [
@@ -226,6 +239,7 @@ impl Places {
 }
 
 const POD: &str = "readme-lives-on";
+const SERVICE_LOG: &str = "/var/log/service.log";
 
 /// A shell on this machine, of somebody whose home is empty.
 fn shell(lab: &Lab, home: &TempDir) -> Command {

@@ -28,4 +28,3 @@ mod up;
 mod upstream_kubelet;
 mod volume_worlds;
 mod volumes;
-mod wire;

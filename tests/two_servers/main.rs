@@ -31,6 +31,7 @@ use anyhow::{Context, Result, bail, ensure};
 use futures_util::StreamExt as _;
 use tempfile::TempDir;
 use testkit::clock::TokioClock;
+use testkit::knobs::{number, seed};
 use testkit::lab::Lab;
 use tokio_util::sync::CancellationToken;
 
@@ -51,10 +52,7 @@ async fn random_requests_are_answered_alike() -> Result<()> {
         Some(sequences) => usize::try_from(sequences)?,
         None => EVERY_DAY,
     };
-    let seed = match number("FERROLET_SEED")? {
-        Some(seed) => seed,
-        None => SystemTime::UNIX_EPOCH.elapsed()?.as_secs(),
-    };
+    let seed = seed()?;
     println!("{sequences} sequences, FERROLET_SEED={seed}");
     let lab = tokio::task::spawn_blocking(Lab::shared).await??;
     let server = api_server::start(Arc::new(TokioClock::starting_at(SystemTime::now()))).await?;
@@ -131,15 +129,6 @@ async fn random_requests_are_answered_alike() -> Result<()> {
         count.again
     );
     Ok(())
-}
-
-/// What the variable says, if it is there.
-fn number(variable: &str) -> Result<Option<u64>> {
-    let Ok(text) = std::env::var(variable) else {
-        return Ok(None);
-    };
-    let number = text.parse().with_context(|| variable.to_owned())?;
-    Ok(Some(number))
 }
 
 /// What was seen, so that nobody takes silence for agreement.

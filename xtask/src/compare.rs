@@ -98,6 +98,9 @@ impl Plan {
             scenarios.len(),
             verdict.took.as_secs_f64()
         );
+        if !verdict.again.is_empty() {
+            println!("played twice: {}", verdict.again.join(", "));
+        }
         let complete = self.names.is_empty() && !self.ci && !self.both_upstream;
         let stale = if complete {
             verdict.stale()

@@ -26,7 +26,7 @@ use identity::keeper::GaveUp;
 use prometheus::Registry;
 use seams::runtime::Counted;
 use seams::{SharedHost, SharedNet, SharedRuntime, SharedStorage};
-use server::{DoorError, PlainPort, Purpose};
+use server::{BindError, DoorError, PlainPort, Purpose};
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -126,6 +126,13 @@ pub enum AgentError {
     Door(#[from] DoorError),
     #[error("figures cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
+}
+
+impl AgentError {
+    /// Somebody else has the node's port.
+    pub fn is_port_taken(&self) -> bool {
+        matches!(self, Self::Door(DoorError::Bind(BindError::Taken { .. })))
+    }
 }
 
 /// Runs a node. Ends with `Ok` when it was told to stop. `started` is told when

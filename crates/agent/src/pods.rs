@@ -6,7 +6,6 @@ mod figures;
 mod ground;
 mod view;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 use types::Quantity;
-use types::desired::Desired;
+use types::desired::{Desired, StaticsAtWork};
 use types::quantity::Format;
 use types::served::{PodBook, Pulse, ServedPod};
 use volumes::{
@@ -137,7 +136,7 @@ pub(crate) fn start(
         seams,
         parts,
     )?;
-    let (ending, ending_seen) = watch::channel(BTreeSet::new());
+    let (statics, statics_seen) = watch::channel(StaticsAtWork::default());
     let objects = cluster
         .as_ref()
         .map(|side| objects(&config, side, &of_node.name, seams, parts));
@@ -164,7 +163,7 @@ pub(crate) fn start(
                 clock: clock.clone(),
                 own_node: side.own_node,
                 desired: desired.clone(),
-                ending: ending_seen,
+                at_work: statics_seen,
             };
             parts.start("mirror pods", |ending| mirrors.run(ending));
             let tokens = Tokens::new(side.client, clock.clone());
@@ -232,7 +231,7 @@ pub(crate) fn start(
             on: Arc::new(on),
             desired,
             wanted,
-            ending,
+            statics,
             allocated,
             allocations,
             pulse,

@@ -32,7 +32,6 @@ use prometheus::Registry;
 use seams::{SharedClock, timeout};
 use server::{PlainPort, Purpose};
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
@@ -40,6 +39,7 @@ use tokio_util::task::JoinMap;
 use self::connections::{Joined, join, limited};
 use self::view::View;
 use crate::cluster_access::ClusterAccess;
+use crate::end_signals::EndSignals;
 use crate::kubelet::{say, second_signal, working_directory};
 use crate::log::Log;
 use crate::output::{Failure, ended, print};
@@ -109,15 +109,13 @@ async fn keep(
     settings: (Settings, FeatureGates),
     log: Option<Log>,
 ) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut signals = EndSignals::new()?;
     let access = ClusterAccess::open(&arguments.cluster)?;
     let name = fleet.name.clone();
     let joining = join(arguments, &access, &fleet, &settings.0);
     let mut joined = tokio::select! {
         joined = joining => joined?,
-        _ = terminate.recv() => return Err(Failure::Interrupted("SIGTERM")),
-        _ = interrupt.recv() => return Err(Failure::Interrupted("SIGINT")),
+        signal = signals.next() => return Err(Failure::Interrupted(signal)),
     };
     let (wanting, wanted) = watch::channel(Arc::new(fleet));
     let started = Running::start(arguments, &access, &mut joined, settings, wanted);
@@ -132,8 +130,7 @@ async fn keep(
     let ending = tokio::select! {
         ending = running.watch(arguments, log) => ending,
         () = follow => Ending::Over,
-        _ = terminate.recv() => Ending::Told,
-        _ = interrupt.recv() => Ending::Told,
+        _ = signals.next() => Ending::Told,
     };
     let farewell = async {
         let report = running.end(&access.clock).await;

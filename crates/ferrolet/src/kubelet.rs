@@ -8,6 +8,7 @@ mod node;
 mod supervisor;
 
 pub(crate) use self::help::wrapped;
+pub(crate) use self::limits::apply as apply_limits;
 pub(crate) use self::node::{configure, seams, second_signal};
 
 use std::io::{self, Write};

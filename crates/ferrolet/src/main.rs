@@ -19,6 +19,7 @@ mod config;
 mod connection;
 mod csr;
 mod doctor;
+mod end_signals;
 mod explain;
 mod fleet;
 mod given;

@@ -26,17 +26,17 @@ use jiff::Timestamp;
 use linux::SystemClock;
 use seams::{SharedClock, timeout};
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::choice::{Chosen, choose};
 use self::display::Display;
-use self::farewell::remove_pods;
+use self::farewell::{MAY_RUN, Remains, remove_pods, running_pods};
 use self::nodes::Tasks;
 use self::place::{Place, ready_file};
 use self::scene::Scene;
 use self::story::Story;
 use crate::cluster_access::ClusterAccess;
+use crate::end_signals::EndSignals;
 use crate::join::machine::own_name;
 use crate::kubelet::{self, second_signal};
 use crate::log::Log;
@@ -84,57 +84,71 @@ fn begin(arguments: &Arguments) -> Result<(), Failure> {
         .worker_threads(THREADS)
         .enable_all()
         .build()?;
-    let display = if live {
+    let mut display = if live {
         Display::live(shown)
     } else {
         Display::Plain
     };
-    let outcome = runtime.block_on(keep(arguments, &place, display, log));
+    let outcome = runtime.block_on(keep(arguments, &place, &mut display, log));
+    // First, whoever still writes to the directory is given a moment to end.
     runtime.shutdown_timeout(LEFT_BEHIND);
-    outcome
+    let root = place.root().to_owned();
+    let left = place.leave();
+    let (remains, failure) = match outcome {
+        Ok((remains, broken)) => (remains, broken.map(Failure::Failed)),
+        Err(failure) => (Remains::Unknown, Some(failure)),
+    };
+    // The directory is left, too, if it cannot be removed.
+    let is_clean = left.is_ok() && failure.is_none();
+    for line in remains.last_words(&root, is_clean) {
+        display.tell(&line);
+    }
+    match (failure, left) {
+        (None, left) => Ok(left?),
+        (Some(failure), left) => {
+            if let Err(error) = left {
+                display.tell(&format!("warning: {error}"));
+            }
+            Err(failure)
+        }
+    }
 }
 
+/// Until it is told to end, or breaks. What remains of it, and what broke.
 async fn keep(
     arguments: &Arguments,
     place: &Place,
-    mut display: Display,
+    display: &mut Display,
     log: kubelet::Log,
-) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let starting = Up::start(arguments, place, &mut display, log);
+) -> Result<(Remains, Option<String>), Failure> {
+    let mut signals = EndSignals::new()?;
+    let starting = Up::start(arguments, place, display, log);
     let mut up = tokio::select! {
         up = starting => up?,
-        _ = terminate.recv() => return Err(Failure::Interrupted("SIGTERM")),
-        _ = interrupt.recv() => return Err(Failure::Interrupted("SIGINT")),
+        signal = signals.next() => return Err(Failure::Interrupted(signal)),
     };
     let broken = tokio::select! {
-        broken = up.watch(place, &mut display) => Some(broken),
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
+        broken = up.watch(place, display) => Some(broken),
+        _ = signals.next() => None,
     };
     display.step(up.elapsed(), "ending");
-    tokio::select! {
-        () = up.end() => {}
-        () = second_signal() => {
-            return Err(Failure::Failed("told to end a second time, so ended at once".to_owned()));
-        }
-    }
+    let hurried = hurried(up.ephemeral && !up.simulated);
+    let remains = tokio::select! {
+        remains = up.end() => remains,
+        () = second_signal() => return Err(Failure::Failed(hurried)),
+    };
     // Whoever looks for it looks for nodes that are Ready.
     let _ = std::fs::remove_file(ready_file(place.root()));
-    let kept = if arguments.ephemeral {
-        "nothing of the cluster is left".to_owned()
+    Ok((remains, broken))
+}
+
+fn hurried(leaves_pods: bool) -> String {
+    let said = "told to end a second time, so ended at once";
+    if leaves_pods {
+        format!("{said}; {MAY_RUN}")
     } else {
-        format!(
-            "the cluster is kept in {}; the next `ferrolet up` goes on with it",
-            place.root().display()
-        )
-    };
-    if let Some(cause) = broken {
-        return Err(Failure::Failed(cause));
+        said.to_owned()
     }
-    display.tell(&kept);
-    Ok(())
 }
 
 /// A cluster that runs.
@@ -164,8 +178,8 @@ impl Up {
         let clock: SharedClock = Arc::new(SystemClock::start());
         let since = Timestamp::now();
         let mut step = |told: &str| display.step(clock.uptime(), told);
-        let returns = place.of_node(&own_name()).exists();
-        let chosen = choose(arguments.runtime, returns, &clock).await?;
+        let own = place.pods_of_node(&own_name());
+        let chosen = choose(arguments.runtime, own.as_ref(), &clock).await?;
         if matches!(chosen, Chosen::Containerd { .. }) {
             nodes::refuse_taken_port()?;
         }
@@ -209,7 +223,15 @@ impl Up {
             "a bootstrap token for nodes: Secret kube-system/{token}"
         ));
         step(&runtime_told(&chosen, &up.first));
-        let mut simulated = up.wanted;
+        // The first is this machine, unless it is simulated, too.
+        let simulated = up.wanted - usize::from(!up.simulated);
+        let former = nodes::remove_former(&up.access.client, simulated).await?;
+        if !former.is_empty() {
+            step(&format!(
+                "nodes of the last start that are not wanted any more are removed: {}",
+                former.join(", ")
+            ));
+        }
         if let Chosen::Containerd { endpoint, .. } = &chosen {
             nodes::run(
                 &up.first,
@@ -219,7 +241,6 @@ impl Up {
                 &mut up.nodes,
                 &up.nodes_end,
             )?;
-            simulated -= 1;
         }
         if simulated > 0 {
             if simulated < up.wanted {
@@ -329,21 +350,30 @@ impl Up {
     }
 
     /// First the pods, if nobody comes back for them; then the nodes, which have things to say to the API server until their end.
-    async fn end(self) {
+    async fn end(self) -> Remains {
         let clock = self.clock.clone();
-        if self.ephemeral
-            && !self.simulated
-            && let Err(cause) = remove_pods(&self.access.client, &*clock).await
-        {
-            kubelet::say(&format!(
-                "warning: pods of the cluster that is gone may still run: {cause}; `crictl pods` shows them, `crictl rmp -f` removes them"
-            ));
-        }
+        let remains = self.remains().await;
         self.nodes_end.cancel();
         joined("nodes", self.nodes, &clock).await;
         self.access.close().await;
         self.server_end.cancel();
         joined("the API server", self.server, &clock).await;
+        remains
+    }
+
+    async fn remains(&self) -> Remains {
+        let (client, clock) = (&self.access.client, &*self.clock);
+        match (self.ephemeral, self.simulated) {
+            (true, true) => Remains::Nothing,
+            (true, false) => match remove_pods(client, clock).await {
+                Ok(()) => Remains::Nothing,
+                Err(cause) => Remains::Pods(cause),
+            },
+            (false, true) => Remains::Cluster { running: 0 },
+            (false, false) => Remains::Cluster {
+                running: running_pods(client, clock, &self.first).await,
+            },
+        }
     }
 }
 

@@ -54,13 +54,21 @@ pub enum RosterError {
     Unasked(#[from] kube::Error),
 }
 
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Runs a node until it is told to end.
-type Launch = Box<dyn Fn(Launched) -> Task + Send + Sync>;
+type Launch = Box<dyn Fn(Launched) -> Task<Outcome> + Send + Sync>;
 
 /// Removes the object of a node, however long that takes.
-type Remove = Box<dyn Fn(String) -> Task + Send + Sync>;
+type Remove = Box<dyn Fn(String) -> Task<()> + Send + Sync>;
+
+/// How a node has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Ended,
+    /// Somebody else has its port.
+    PortTaken,
+}
 
 /// What a node is started with.
 struct Launched {
@@ -84,7 +92,7 @@ pub struct Roster {
     /// Whose turn comes, in this order: to be started, or to be ended for a change.
     queue: VecDeque<String>,
     addresses: Addresses,
-    agents: JoinMap<String, ()>,
+    agents: JoinMap<String, Outcome>,
     removals: JoinMap<String, ()>,
 }
 
@@ -180,7 +188,12 @@ impl Roster {
                     let fleet = wanted.borrow_and_update().clone();
                     self.apply(&fleet);
                 }
-                Some((name, _)) = self.agents.join_next() => self.ended(&name),
+                Some((name, outcome)) = self.agents.join_next() => {
+                    if matches!(outcome, Ok(Outcome::PortTaken)) {
+                        self.move_on(&name);
+                    }
+                    self.ended(&name);
+                }
                 Some((name, _)) = self.removals.join_next() => self.removed(&name),
                 () = clock.sleep(pause), if !self.queue.is_empty() => {
                     next_turn = clock.uptime() + self.pace;
@@ -319,6 +332,16 @@ impl Roster {
         };
         let running = (self.launch)(launched);
         self.agents.spawn(name.to_owned(), running);
+    }
+
+    /// Gives a node another address, if there is one. The last is not handed out again:
+    /// whoever else has it is not of this fleet.
+    fn move_on(&mut self, name: &str) {
+        if let Some(slot) = self.slots.get_mut(name)
+            && let Some(other) = self.addresses.take()
+        {
+            slot.address = Some(other);
+        }
     }
 
     fn ended(&mut self, name: &str) {

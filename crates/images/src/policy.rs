@@ -134,6 +134,21 @@ impl Said {
         Self::normal("Pulling", format!("Pulling image {image:?}"))
     }
 
+    /// Of a pull that the runtime has not done yet.
+    pub fn still_pulling(image: &str, so_far: Duration) -> Self {
+        let message = format!("Still pulling image {image:?} after {}", in_seconds(so_far));
+        Self::normal("Pulling", message)
+    }
+
+    /// Of a pull that has not begun.
+    pub fn still_waiting(image: &str, so_far: Duration) -> Self {
+        let message = format!(
+            "Still waiting for other pulls before pulling image {image:?} ({} so far)",
+            in_seconds(so_far),
+        );
+        Self::normal("Pulling", message)
+    }
+
     pub fn pulled(image: &str, pulled: &Pulled) -> Self {
         let message = format!(
             "Successfully pulled image {image:?} in {} ({} including waiting). Image size: {} bytes.",
@@ -265,6 +280,11 @@ pub fn call_error(error: &RuntimeError) -> String {
     format!("rpc error: code = {code} desc = {}", error.message)
 }
 
+/// Go's form, cut to seconds.
+fn in_seconds(duration: Duration) -> GoDuration {
+    in_millis(Duration::from_secs(duration.as_secs()))
+}
+
 /// Go's form, cut to milliseconds.
 fn in_millis(duration: Duration) -> GoDuration {
     GoDuration::from_millis(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
@@ -313,6 +333,18 @@ mod tests {
                 Severity::Normal,
                 "Pulling",
                 r#"Pulling image "a""#,
+            ),
+            (
+                Said::still_pulling("a", Duration::from_millis(60_004)),
+                Severity::Normal,
+                "Pulling",
+                r#"Still pulling image "a" after 1m0s"#,
+            ),
+            (
+                Said::still_waiting("a", Duration::from_secs(3_661)),
+                Severity::Normal,
+                "Pulling",
+                r#"Still waiting for other pulls before pulling image "a" (1h1m1s so far)"#,
             ),
             (
                 Said::pulled("a", &pulled),

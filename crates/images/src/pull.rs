@@ -7,6 +7,7 @@
 //! gives its turn to the next.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret as SecretObject;
 use seams::cri::{
     Image, ImageSpec, ImageStatusRequest, ListImagesRequest, PodSandboxConfig, PullImageRequest,
 };
-use seams::{SharedClock, SharedRuntime};
+use seams::{SharedClock, SharedRuntime, timeout};
 use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use types::{PodRef, PodUid};
@@ -31,6 +32,10 @@ use crate::records::{
     self, Intent, Judgement, RecordError, Records, Verdict, Verification, compare, judge,
 };
 use crate::reference::{BadReference, Reference, with_default_tag};
+
+/// When it is first said that a pull goes on, or waits; then after twice the time, and so on:
+/// an hour of it is five events. Upstream says nothing, and a runtime does not tell how far it is.
+const FIRST_WORD: Duration = Duration::from_secs(60);
 
 /// What stands in for the machine and its runtime.
 #[derive(Debug)]
@@ -373,21 +378,17 @@ impl Images {
             say(Said::back_off(image));
             return Err(policy::backing_off(image, &wait.why, wait.left));
         }
-        let mut intent = self.intend(image).await?;
+        let mut intent = self.intend(image, &spec).await?;
         say(Said::pulling(image));
         let fetched = self
-            .fetch(request, spec, credentials, intent.as_mut())
+            .fetch(request, &spec, credentials, intent.as_mut(), say)
             .await;
         let now = self.parts.clock.uptime();
         let fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
                 if let Some(intent) = intent {
-                    let failed = move |_: &Arc<Records>| {
-                        intent.failed();
-                        Ok(())
-                    };
-                    self.record(image, failed).await;
+                    self.end_failed(image, &spec, intent).await;
                 }
                 say(Said::pull_failed(image, &error));
                 let waiting = policy::pull_failure(image, &error);
@@ -418,12 +419,16 @@ impl Images {
     }
 
     /// Without verification nothing is recorded, as nobody would read it.
-    async fn intend(&self, image: &str) -> Result<Option<Intent>, Waiting> {
+    async fn intend(&self, image: &str, spec: &ImageSpec) -> Result<Option<Intent>, Waiting> {
         if self.verification.is_none() {
             return Ok(None);
         }
+        // What cannot be looked at is not taken for one that was always there.
+        let present = self.inspect(spec).await.ok().flatten();
         let name = image.to_owned();
-        let work = move |records: &Arc<Records>| records.intend(&name);
+        let work = move |records: &Arc<Records>| {
+            records.intend(&name, present.as_ref().map(|image| image.id.as_str()))
+        };
         let intent = self.parts.records.perform(work).await;
         let intent = intent.map_err(|error| {
             let text = "Failed to record image pull intent for container image";
@@ -431,6 +436,16 @@ impl Images {
         });
         self.count_records().await;
         intent.map(Some)
+    }
+
+    async fn end_failed(&self, image: &str, spec: &ImageSpec, intent: Intent) {
+        let is_absent =
+            intent.follows_one_cut_off() && matches!(self.inspect(spec).await, Ok(None));
+        let failed = move |_: &Arc<Records>| {
+            intent.failed(is_absent);
+            Ok(())
+        };
+        self.record(image, failed).await;
     }
 
     /// What cannot be recorded is said, and no reason to fail.
@@ -458,11 +473,14 @@ impl Images {
     async fn fetch(
         &self,
         request: &Request<'_>,
-        spec: ImageSpec,
+        spec: &ImageSpec,
         credentials: Vec<Credential>,
         intent: Option<&mut Intent>,
+        say: Say<'_>,
     ) -> Result<Fetched, String> {
-        let _turn = self.turn().await;
+        let image = request.image;
+        let wait = |so_far| say(Said::still_waiting(image, so_far));
+        let _turn = self.telling(self.turn(), wait).await;
         let began_at = self.parts.clock.uptime();
         if !self.may_begin(began_at) {
             return Err("pull QPS exceeded".to_owned());
@@ -477,15 +495,32 @@ impl Images {
             credentials = credentials.len(),
             "pulling"
         );
-        let (image_ref, credential) = self.try_each(request, &spec, credentials).await?;
+        let pulling = self.try_each(request, spec, credentials);
+        let goes_on = |so_far| say(Said::still_pulling(image, so_far));
+        let (image_ref, credential) = self.telling(pulling, goes_on).await?;
         // Nice to know, and no reason to fail.
-        let size = self.inspect(&spec).await.ok().flatten();
+        let size = self.inspect(spec).await.ok().flatten();
         Ok(Fetched {
             image_ref,
             credential,
             took: self.parts.clock.uptime().saturating_sub(began_at),
             size: size.map_or(0, |image| image.size),
         })
+    }
+
+    /// `work`; and now and then `tell` is told how long it has taken so far.
+    async fn telling<W: Future>(&self, work: W, tell: impl Fn(Duration)) -> W::Output {
+        let clock = &*self.parts.clock;
+        let began_at = clock.uptime();
+        let mut work = pin!(work);
+        let mut pause = FIRST_WORD;
+        loop {
+            if let Ok(done) = timeout(clock, pause, work.as_mut()).await {
+                return done;
+            }
+            tell(clock.uptime().saturating_sub(began_at));
+            pause = pause.saturating_mul(2);
+        }
     }
 
     async fn turn(&self) -> Option<SemaphorePermit<'_>> {

@@ -4,6 +4,10 @@
 //! An intent is written before a pull and removed after it, so that an image that
 //! arrived while the agent died is not taken for one that was always there. The
 //! files are the kubelet's, by name and content: either goes on with the other's.
+//!
+//! What the machine had under a name before it was first pulled here is noted beside the
+//! intent. However that pull ends, this image is still one that was always there, and one
+//! that it brought is not.
 
 mod format;
 mod shelf;
@@ -57,8 +61,19 @@ pub struct Records {
 struct State {
     pulling: Shelf,
     pulled: Shelf,
+    /// By image, as pods name it: the reference of what was there before the intent. The
+    /// kubelet has no such files, and leaves them alone.
+    preloaded: Shelf,
     /// Pulls under way by image, as pods name it.
-    under_way: HashMap<String, u32>,
+    under_way: HashMap<String, UnderWay>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    pulls: u32,
+    /// The end of one was not seen, in this run or an earlier one: by that the image may
+    /// come at any time, whatever becomes of the others.
+    cut_off: bool,
 }
 
 impl Records {
@@ -67,9 +82,10 @@ impl Records {
         let directory = root.join("image_manager");
         let pulling = Shelf::on_disk(directory.join("pulling"))?;
         let pulled = Shelf::on_disk(directory.join("pulled"))?;
+        let preloaded = Shelf::on_disk(directory.join("preloaded"))?;
         Ok(Self {
             on_disk: true,
-            ..Self::of(pulling, pulled)
+            ..Self::of(pulling, pulled, preloaded)
         })
     }
 
@@ -89,13 +105,15 @@ impl Records {
 
     /// Of a node that has no disk.
     pub fn in_memory() -> Self {
-        Self::of(Shelf::in_memory(), Shelf::in_memory())
+        let shelf = Shelf::in_memory;
+        Self::of(shelf(), shelf(), shelf())
     }
 
-    fn of(pulling: Shelf, pulled: Shelf) -> Self {
+    fn of(pulling: Shelf, pulled: Shelf, preloaded: Shelf) -> Self {
         let state = State {
             pulling,
             pulled,
+            preloaded,
             under_way: HashMap::new(),
         };
         Self {
@@ -104,11 +122,24 @@ impl Records {
         }
     }
 
-    /// Says that `image` is about to be pulled.
-    pub fn intend(self: &Arc<Self>, image: &str) -> Result<Intent, RecordError> {
+    /// Says that `image` is about to be pulled. `present` is what the machine has under
+    /// this name.
+    pub fn intend(
+        self: &Arc<Self>,
+        image: &str,
+        present: Option<&str>,
+    ) -> Result<Intent, RecordError> {
         let mut state = self.state();
+        // One that cannot be read is an intent all the same.
+        let left_behind = state.has_intent(image).unwrap_or(true);
+        state.note_preloaded(image, present)?;
         state.pulling.put(image, &format::intent(image))?;
-        *state.under_way.entry(image.to_owned()).or_default() += 1;
+        let under_way = state.under_way.entry(image.to_owned());
+        let under_way = under_way.or_insert(UnderWay {
+            pulls: 0,
+            cut_off: left_behind,
+        });
+        under_way.pulls += 1;
         Ok(Intent {
             records: Arc::clone(self),
             image: image.to_owned(),
@@ -118,17 +149,7 @@ impl Records {
 
     /// What is known of an image that the machine has.
     pub fn known(&self, image: &str, image_ref: &str) -> Result<Known, RecordError> {
-        let state = self.state();
-        if let Some(record) = state.record(image_ref)? {
-            return Ok(Known::Pulled(record));
-        }
-        // What is under way has a file too, but in memory it is found sooner.
-        let intended = state.under_way.contains_key(image) || state.has_intent(image)?;
-        Ok(if intended {
-            Known::Intended
-        } else {
-            Known::Nothing
-        })
+        self.state().known(image, image_ref)
     }
 
     /// Adds to the record that pods with `credential` may use the image; without
@@ -171,10 +192,14 @@ impl Records {
     }
 
     /// An intent whose image has arrived after all: it counts as pulled here, and
-    /// whoever wants to use it has to show that they may.
+    /// whoever wants to use it has to show that they may. What was there before is still
+    /// everybody's, and the intent stays for what may come yet.
     pub fn adopt(&self, image: &str, image_ref: &str, now: SystemTime) -> Result<(), RecordError> {
+        if self.state().is_preloaded(image, image_ref)? {
+            return Ok(());
+        }
         self.write(image, image_ref, None, now)?;
-        Ok(self.state().pulling.remove(image)?)
+        Ok(self.state().settle(image)?)
     }
 
     fn write(
@@ -214,6 +239,43 @@ impl Records {
 }
 
 impl State {
+    fn known(&self, image: &str, image_ref: &str) -> Result<Known, RecordError> {
+        if let Some(record) = self.record(image_ref)? {
+            return Ok(Known::Pulled(record));
+        }
+        // What is under way has a file too, but in memory it is found sooner.
+        let intended = self.under_way.contains_key(image) || self.has_intent(image)?;
+        Ok(if intended && !self.is_preloaded(image, image_ref)? {
+            Known::Intended
+        } else {
+            Known::Nothing
+        })
+    }
+
+    fn is_preloaded(&self, image: &str, image_ref: &str) -> Result<bool, ShelfError> {
+        let noted = self.preloaded.get(image)?;
+        Ok(noted.is_some_and(|noted| noted == image_ref.as_bytes()))
+    }
+
+    /// Notes what the machine had before anybody pulled it. To be done before the intent
+    /// is written, by which it would be known.
+    fn note_preloaded(&mut self, image: &str, present: Option<&str>) -> Result<(), ShelfError> {
+        // What cannot be read is no reason to let anybody in.
+        let is_preloaded =
+            |image_ref: &&str| matches!(self.known(image, image_ref), Ok(Known::Nothing));
+        match present.filter(is_preloaded) {
+            Some(image_ref) => self.preloaded.put(image, image_ref.as_bytes()),
+            None => self.preloaded.remove(image),
+        }
+    }
+
+    /// Nothing is open any more about pulls of an image.
+    fn settle(&mut self, image: &str) -> Result<(), ShelfError> {
+        // In this order: without an intent the note says nothing.
+        self.pulling.remove(image)?;
+        self.preloaded.remove(image)
+    }
+
     fn record(&self, image_ref: &str) -> Result<Option<PulledRecord>, RecordError> {
         let Some(content) = self.pulled.get(image_ref)? else {
             return Ok(None);
@@ -252,7 +314,9 @@ enum End {
     NeverBegun,
     /// The runtime was asked, and may have it or get it yet.
     Unseen,
-    Seen,
+    Failed,
+    /// It is known what the machine has: it was recorded, or there is nothing.
+    Certain,
 }
 
 impl Intent {
@@ -262,9 +326,18 @@ impl Intent {
         self.end = End::Unseen;
     }
 
-    /// The pull has failed.
-    pub fn failed(mut self) {
-        self.end = End::Seen;
+    /// Whether the end of another pull of the image was not seen. Then it matters, if
+    /// this one fails, what the machine has.
+    pub fn follows_one_cut_off(&self) -> bool {
+        let state = self.records.state();
+        let under_way = state.under_way.get(&self.image);
+        under_way.is_some_and(|under_way| under_way.cut_off)
+    }
+
+    /// The pull has failed. That tells nothing of one that was cut off: its intent stays,
+    /// unless the machine was looked at since and has no such image.
+    pub fn failed(mut self, is_absent: bool) {
+        self.end = if is_absent { End::Certain } else { End::Failed };
     }
 
     /// The image is here. If that cannot be recorded, the intent stays for the same
@@ -276,7 +349,7 @@ impl Intent {
         now: SystemTime,
     ) -> Result<(), RecordError> {
         self.records.add(&self.image, image_ref, credential, now)?;
-        self.end = End::Seen;
+        self.end = End::Certain;
         Ok(())
     }
 }
@@ -284,17 +357,23 @@ impl Intent {
 impl Drop for Intent {
     fn drop(&mut self) {
         let mut state = self.records.state();
-        if let Some(count) = state.under_way.get_mut(&self.image) {
-            *count -= 1;
-            if *count > 0 {
+        if let Some(under_way) = state.under_way.get_mut(&self.image) {
+            under_way.cut_off = match self.end {
+                End::Unseen => true,
+                End::Certain => false,
+                End::NeverBegun | End::Failed => under_way.cut_off,
+            };
+            let cut_off = under_way.cut_off;
+            under_way.pulls -= 1;
+            if under_way.pulls > 0 {
                 return;
             }
             state.under_way.remove(&self.image);
+            if cut_off {
+                return;
+            }
         }
-        if self.end == End::Unseen {
-            return;
-        }
-        if let Err(error) = state.pulling.remove(&self.image) {
+        if let Err(error) = state.settle(&self.image) {
             tracing::warn!(image = self.image, %error, "pull intent not removed");
         }
     }

@@ -164,7 +164,7 @@ impl Host for FilesOnly {
     }
 }
 
-/// A runtime with images. Each pull takes a second.
+/// A runtime with images. A pull takes a second, if it is not told to take longer.
 #[derive(Debug)]
 pub(crate) struct Registry {
     clock: SharedClock,
@@ -179,8 +179,12 @@ pub(crate) struct RegistryState {
     pub(crate) private: BTreeMap<String, BTreeSet<String>>,
     /// Pulls of these fail so, whoever asks.
     pub(crate) broken: BTreeMap<String, RuntimeError>,
+    /// How long pulls of these take.
+    pub(crate) slow: BTreeMap<String, Duration>,
     /// How the next look at an image fails.
     pub(crate) blind: Option<RuntimeError>,
+    /// The last look at an image.
+    pub(crate) looked: Option<ImageStatusRequest>,
     /// `IMAGE as USER at SECOND`, as pulls begin.
     pub(crate) begun: Vec<String>,
     pub(crate) last: Option<PullImageRequest>,
@@ -212,7 +216,8 @@ impl Registry {
         let image = request.image.clone().unwrap().image;
         let user = request.auth.clone().map(|auth| auth.username);
         let _under_way = self.begin(&image, user.as_deref(), request);
-        self.clock.sleep(PULL_TAKES).await;
+        let takes = self.state().slow.get(&image).copied();
+        self.clock.sleep(takes.unwrap_or(PULL_TAKES)).await;
         let mut state = self.state();
         if let Some(error) = state.broken.get(&image) {
             return Err(error.clone());
@@ -261,8 +266,9 @@ fn image(name: &str, size: u64) -> Image {
 
 impl Runtime for Registry {
     fn image_status(&self, request: ImageStatusRequest) -> Answer<'_, ImageStatusResponse> {
-        let name = request.image.unwrap().image;
         let mut state = self.state();
+        let name = request.image.clone().unwrap().image;
+        state.looked = Some(request);
         let answer = match state.blind.take() {
             Some(error) => Err(error),
             None => Ok(ImageStatusResponse {

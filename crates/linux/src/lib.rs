@@ -8,6 +8,7 @@ mod accounts;
 mod below;
 mod binds;
 mod cgroups;
+mod clearance;
 mod clock;
 mod compressed;
 mod cpus;
@@ -38,6 +39,7 @@ mod testing;
 mod trees;
 mod usage;
 
+pub use clearance::clear_away;
 pub use clock::SystemClock;
 pub use host::LinuxHost;
 pub use net::LinuxNet;

@@ -199,6 +199,25 @@ pub(crate) fn unmount(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Nothing that is done below this mount is seen elsewhere from now on. One that is not to be
+/// seen itself is left as it is.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    match rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Unmounts, though somebody may still use it: who has it open keeps it. Nothing mounted
+/// there is fine.
+pub(crate) fn detach(path: &Path) -> io::Result<()> {
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    match rustix::mount::unmount(path, flags) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
 fn parse(line: &[u8]) -> Option<Line> {
     let mut fields = line.split(|byte| *byte == b' ');

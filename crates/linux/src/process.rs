@@ -4,16 +4,23 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 
+use rustix::mm::{Advice, madvise};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 const OWN_OOM_SCORE: &str = "/proc/self/oom_score_adj";
 const OWN_STATUS: &str = "/proc/self/status";
+const OWN_PROGRAM: &str = "/proc/self/exe";
+const OWN_MAPS: &str = "/proc/self/maps";
+
+/// SIGHUP, by its number.
+const HANGUP: u32 = 1;
 
 /// What the machine refused.
 #[derive(Debug, Error)]
@@ -105,6 +112,45 @@ pub fn give_back_memory() {
 #[cfg(not(target_env = "gnu"))]
 pub fn give_back_memory() {}
 
+/// Lets go of the program's own code: what is used is there again at once, from the
+/// machine's cache of files, and what only a start or a rare request needs is no longer
+/// held for this process. How many bytes of code there are.
+#[allow(
+    unsafe_code,
+    reason = "advice that may change memory has no safe form; here it cannot"
+)]
+pub fn let_go_of_code() -> Result<usize, ProcessError> {
+    let own = fs::read_link(OWN_PROGRAM).map_err(ProcessError::Memory)?;
+    let maps = fs::read(OWN_MAPS).map_err(ProcessError::Memory)?;
+    let mut bytes = 0;
+    for Range { start, end } in code_of(&maps, own.as_os_str()) {
+        let at = std::ptr::with_exposed_provenance_mut(start);
+        // Safety: the pages are a private copy of a file, and nobody can write to them: the
+        // kernel reads the same bytes from the file again. Nothing wrote to them earlier
+        // either: the loader changes data that is closed afterwards, but no code, which
+        // our linker makes to run wherever it is.
+        unsafe { madvise(at, end - start, Advice::LinuxDontNeed) }
+            .map_err(|cause| ProcessError::Memory(cause.into()))?;
+        bytes += end - start;
+    }
+    Ok(bytes)
+}
+
+/// Where the code of a program is, in the kernel's list of what a process has mapped:
+/// what may be run, not written, and is of that file.
+fn code_of<'a>(maps: &'a [u8], program: &'a OsStr) -> impl Iterator<Item = Range<usize>> + 'a {
+    maps.split(|byte| *byte == b'\n').filter_map(|line| {
+        let path = line.iter().position(|byte| *byte == b'/')?;
+        let (head, path) = line.split_at_checked(path)?;
+        let mut fields = str::from_utf8(head).ok()?.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let is_code = fields.next()? == "r-xp" && path == program.as_bytes();
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        let range = address(start)?..address(end)?;
+        (is_code && !range.is_empty()).then_some(range)
+    })
+}
+
 /// What this process holds of the machine's memory, in bytes.
 pub fn resident_memory() -> Result<u64, ProcessError> {
     let status = fs::read_to_string(OWN_STATUS).map_err(ProcessError::Memory)?;
@@ -117,6 +163,17 @@ fn resident(status: &str) -> Option<u64> {
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     kibibytes.checked_mul(1024)
+}
+
+/// Whether this process was started to outlive its terminal, as nohup does it.
+pub fn ignores_hangup() -> bool {
+    fs::read_to_string(OWN_STATUS).is_ok_and(|status| ignores(&status, HANGUP))
+}
+
+fn ignores(status: &str, signal: u32) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored & (1 << (signal - 1)) != 0)
 }
 
 /// What started this process and watches it: systemd, by its notification
@@ -188,6 +245,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_signal_that_is_ignored_is_a_bit_of_the_status() {
+        for (status, ignored) in [
+            (
+                "SigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n",
+                true,
+            ),
+            (
+                "SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n",
+                false,
+            ),
+            ("", false),
+        ] {
+            assert_eq!(ignores(status, HANGUP), ignored, "{status}");
+        }
+    }
+
+    #[test]
     fn the_memory_of_this_process_is_what_the_kernel_says() {
         let status = "Name:\tx\nVmHWM:\t  900 kB\nVmRSS:\t  812 kB\nRssAnon:\t 1 kB\n";
         assert_eq!(resident(status), Some(812 * 1024));
@@ -208,6 +282,45 @@ mod tests {
         // Half of it: other tests allocate at the same time.
         assert!(left + (32 << 20) < used, "{used} bytes, then {left}");
         drop(last);
+    }
+
+    #[test]
+    fn code_is_what_may_be_run_and_is_of_the_program() {
+        let maps = b"\
+55e0-55f0 r--p 00000000 fe:00 7                    /opt/my agent
+5600-5700 r-xp 00010000 fe:00 7                    /opt/my agent
+5700-5710 r--p 00110000 fe:00 7                    /opt/my agent
+5710-5720 rw-p 00120000 fe:00 7                    /opt/my agent
+5720-5730 rwxp 00120000 fe:00 7                    /opt/my agent
+5800-5900 rw-p 00000000 00:00 0                    [heap]
+7000-7100 r-xp 00000000 fe:00 8                    /opt/my agent.so
+7200-7300 r-xp 00000000 00:00 0
+ffff-zzzz r-xp 00000000 00:00 0                    /opt/my agent
+";
+        let found: Vec<_> = code_of(maps, OsStr::new("/opt/my agent")).collect();
+        assert_eq!((found.len(), found[0].clone()), (1, 0x5600..0x5700));
+    }
+
+    #[test]
+    fn code_that_nobody_uses_is_let_go_of_and_runs_again() {
+        let held = || {
+            let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+            let own = fs::read_link(OWN_PROGRAM).unwrap();
+            let own = own.to_str().unwrap();
+            let mut lines = smaps.lines();
+            lines.find(|line| line.contains("r-xp") && line.ends_with(own));
+            let line = lines.find(|line| line.starts_with("Rss:")).unwrap();
+            let kibibytes = line.split_whitespace().nth(1).unwrap();
+            kibibytes.parse::<u64>().unwrap()
+        };
+        let before = held();
+        let code = let_go_of_code().unwrap();
+        // Other tests run some of it at the same time.
+        let after = held();
+        assert!(
+            code > 100 << 10 && after < before,
+            "{code}: {before}, {after}"
+        );
     }
 
     #[test]

@@ -20,6 +20,10 @@ const PROBE: Duration = Duration::from_secs(5);
 /// How often it is asked what images it holds.
 const IMAGES: Duration = Duration::from_secs(30);
 
+/// How old what it says of itself may be. A runtime that is replaced between two questions
+/// never fails to answer one: its socket is dialled anew by itself.
+const VERSION: Duration = Duration::from_secs(60);
+
 /// When to tell or ask again what failed.
 const TOLD_AGAIN: Duration = Duration::from_secs(10);
 
@@ -65,17 +69,19 @@ struct Asking {
 impl Asking {
     async fn status(&self) {
         let mut said = None;
+        let mut asked_at = None;
         loop {
             let answer = self.runtime.status(StatusRequest::default()).await;
             let problem = match answer {
-                // What one says that does not keep to CRI v1 does not count.
-                Ok(status) => match self.version().await {
-                    Ok(()) => {
+                Ok(status) => {
+                    let asked = self.version(&mut asked_at).await;
+                    // What one says that does not keep to CRI v1 does not count. One that is
+                    // known, and does not say just now who it is, has said how it fares.
+                    if self.facts.borrow().version.is_some() {
                         self.take(status);
-                        None
                     }
-                    Err(error) => Some(error),
-                },
+                    asked.err()
+                }
                 Err(error) => {
                     // Who comes back may be another.
                     self.facts.send_modify(|facts| facts.version = None);
@@ -132,13 +138,21 @@ impl Asking {
         });
     }
 
-    /// Asked until it is known, of one that keeps to CRI v1; forgotten when the runtime goes
-    /// away.
-    async fn version(&self) -> Result<(), StartError> {
-        if self.facts.borrow().version.is_some() {
+    /// Asked until it is known, of one that keeps to CRI v1, and then once in a while;
+    /// forgotten when the runtime goes away.
+    async fn version(&self, asked_at: &mut Option<Duration>) -> Result<(), StartError> {
+        let now = self.clock.uptime();
+        let is_known = self.facts.borrow().version.is_some();
+        if is_known && asked_at.is_some_and(|at| now.saturating_sub(at) < VERSION) {
             return Ok(());
         }
-        let version = start::check(&*self.runtime).await?;
+        let version = start::check(&*self.runtime).await;
+        let version = version.inspect_err(|error| {
+            if !matches!(error, StartError::Call(_)) {
+                self.facts.send_modify(|facts| facts.version = None);
+            }
+        })?;
+        *asked_at = Some(now);
         self.facts.send_modify(|facts| {
             facts.name = version.runtime_name;
             facts.version = Some(version.runtime_version);
@@ -230,6 +244,8 @@ mod tests {
         version: Mutex<String>,
         /// Of the interface.
         spoken: Mutex<String>,
+        /// It says how it fares, and not who it is.
+        shy: Mutex<bool>,
         images: Mutex<Vec<Image>>,
         cidrs: Mutex<Vec<String>>,
         asked: Mutex<u32>,
@@ -253,6 +269,10 @@ mod tests {
 
     impl Runtime for Told {
         fn version(&self, _: VersionRequest) -> Answer<'_, VersionResponse> {
+            if *self.shy.lock().unwrap() {
+                let late = RuntimeError::new("Version", Code::DeadlineExceeded, "late");
+                return Box::pin(async move { Err(late) });
+            }
             self.answer("Version", || VersionResponse {
                 runtime_name: "containerd".to_owned(),
                 runtime_version: self.version.lock().unwrap().clone(),
@@ -421,6 +441,34 @@ mod tests {
         *watching.runtime.version.lock().unwrap() = "2.2.0".to_owned();
         *watching.runtime.ready.lock().unwrap() = Some(true);
         assert_eq!(watching.after(5).await.version.as_deref(), Some("2.2.0"));
+        watching.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_was_replaced_between_two_looks_is_known_within_a_minute() {
+        let watching = Watching::start(Some(true));
+        watching.after(1).await;
+        let spoken = |spoken: &str| *watching.runtime.spoken.lock().unwrap() = spoken.to_owned();
+        *watching.runtime.version.lock().unwrap() = "2.2.0".to_owned();
+        let facts = watching.after(58).await;
+        assert_eq!(facts.version.as_deref(), Some("2.1.9"), "at 59 seconds");
+        // What it does not say just then is asked again at the next look.
+        *watching.runtime.shy.lock().unwrap() = true;
+        let facts = watching.after(3).await;
+        assert_eq!(facts.version.as_deref(), Some("2.1.9"), "at 62 seconds");
+        assert_eq!(facts.last_good_status, Some(Duration::from_secs(60)));
+        *watching.runtime.shy.lock().unwrap() = false;
+        let facts = watching.after(4).await;
+        assert_eq!(facts.version.as_deref(), Some("2.2.0"), "at 66 seconds");
+        assert_eq!(facts.last_good_status, Some(Duration::from_secs(65)));
+        // One that does not keep to the interface is no good, however it says it fares.
+        spoken("0.2.0");
+        let facts = watching.after(60).await;
+        assert_eq!(facts.version, None);
+        assert_eq!(facts.last_good_status, Some(Duration::from_secs(120)));
+        spoken("0.1.0");
+        let facts = watching.after(5).await;
+        assert_eq!(facts.version.as_deref(), Some("2.2.0"));
         watching.stop().await;
     }
 

@@ -13,8 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::events::{Recorder, Severity, about_pod};
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use seams::Sleep;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
 use tracing::{debug, error, info};
@@ -32,6 +35,10 @@ pub use crate::check::Means;
 /// So many are asked at once: more than a node usually has to ask in the same moment,
 /// and few enough to be held in memory.
 const AT_ONCE: usize = 256;
+
+/// Questions whose times are so near to each other are asked together: each time that the
+/// agent is woken costs more than a question.
+const TOGETHER: Duration = Duration::from_millis(20);
 
 /// A probe that begins so much after its time is late.
 const LATE: Duration = Duration::from_secs(1);
@@ -91,30 +98,50 @@ impl Prober {
     async fn work(&mut self) {
         let clock = Arc::clone(&self.means.clock);
         let desk = Arc::clone(&self.desk);
+        // When it rings, and what waits for that.
+        let mut alarm: Option<(Duration, Sleep)> = None;
         loop {
             for (uid, news) in desk.take() {
                 self.hear(&uid, news);
             }
-            self.begin_due();
-            let pause = self.pause();
+            let now = clock.uptime();
+            if self.next_round().is_some_and(|round| round <= now) {
+                self.begin_due(now);
+            }
+            let round = self.next_round();
+            if alarm.as_ref().map(|(at, _)| *at) != round {
+                alarm = round.map(|at| (at, clock.sleep(at.saturating_sub(now))));
+            }
             tokio::select! {
                 () = desk.rings() => {}
-                Some((which, examined)) = self.under_way.join_next() => match examined {
-                    Ok(examined) => self.conclude(&which, &examined),
-                    Err(cause) => {
-                        error!(pod = %which.0, %cause, "a probe has died; this is a fault of ours, please report it");
-                        self.resume(&which);
+                Some(ended) = self.under_way.join_next() => {
+                    self.end(ended);
+                    // Those who were asked together answer together.
+                    while let Some(Some(ended)) = self.under_way.join_next().now_or_never() {
+                        self.end(ended);
                     }
-                },
-                () = clock.sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+                }
+                () = ringing(alarm.as_mut()) => alarm = None,
             }
         }
     }
 
-    /// How long nothing is due; `None`: until something happens.
-    fn pause(&self) -> Option<Duration> {
+    fn end(&mut self, (which, examined): (Which, Result<Examined, JoinError>)) {
+        match examined {
+            Ok(examined) => self.conclude(&which, &examined),
+            Err(cause) => {
+                error!(pod = %which.0, %cause, "a probe has died; this is a fault of ours, please report it");
+                self.resume(&which);
+            }
+        }
+    }
+
+    /// When the next probes are asked; `None`: not before something else happens.
+    fn next_round(&self) -> Option<Duration> {
         let (due, ..) = self.due.first().filter(|_| self.has_room())?;
-        Some(due.saturating_sub(self.means.clock.uptime()))
+        let rounds = due.as_nanos().div_ceil(TOGETHER.as_nanos());
+        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+        Some(TOGETHER.saturating_mul(rounds).max(*due))
     }
 
     fn has_room(&self) -> bool {
@@ -170,8 +197,7 @@ impl Prober {
         }
     }
 
-    fn begin_due(&mut self) {
-        let now = self.means.clock.uptime();
+    fn begin_due(&mut self, now: Duration) {
         let mut late = Vec::new();
         while self.has_room() {
             if self.due.first().is_none_or(|(due, ..)| *due > now) {
@@ -230,8 +256,9 @@ impl Prober {
             && let Some(well) = well
         {
             self.metrics.count(&chart.probes[which.1].key, well, *took);
-            chart.conclude(which.1, &job.id, well);
-            chart.publish();
+            if chart.conclude(which.1, &job.id, well) {
+                chart.publish();
+            }
         }
         self.resume(which);
     }
@@ -256,6 +283,13 @@ impl Prober {
             let about = about_pod(&job.pod, field_path(&job.pod, &job.container));
             recorder.record(about, Severity::Warning, reason, message);
         }
+    }
+}
+
+async fn ringing(alarm: Option<&mut (Duration, Sleep)>) {
+    match alarm {
+        Some((_, sleep)) => sleep.await,
+        None => std::future::pending().await,
     }
 }
 

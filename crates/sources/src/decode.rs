@@ -155,9 +155,27 @@ fn write_out(amount: &mut Json) {
     }
 }
 
+/// So many values are read again, all in all, in search of what is wrong with a manifest.
+/// That is enough to find it in a pod of common size. In one that is very large the way to
+/// it is cut short: others wait meanwhile.
+const SEARCH: usize = 100_000;
+
+/// How much work it is to read this once.
+fn weight(json: &Json) -> usize {
+    let held = match json {
+        Json::Array(values) => values.iter().map(weight).sum(),
+        Json::Object(entries) => entries.values().map(weight).sum(),
+        // To copy it takes its time too.
+        Json::String(text) => text.len() / 64,
+        _ => 0,
+    };
+    held + 1
+}
+
 /// The way to the one value without which the rest can be read; as far as there is
-/// one.
+/// one, and as it is found with so many tries.
 fn fault(json: &Json) -> String {
+    let mut tries = SEARCH / weight(json);
     let mut path = String::new();
     let mut pointer = String::new();
     loop {
@@ -169,9 +187,11 @@ fn fault(json: &Json) -> String {
             }
             parsed(&rest).is_ok()
         };
-        let Some(step) = found.into_iter().find(without) else {
+        let mut found = found.into_iter().take(tries).enumerate();
+        let Some((others, step)) = found.find(|(_, step)| without(step)) else {
             return path;
         };
+        tries = tries.saturating_sub(others + 1);
         match step {
             Step::Key(key) => {
                 path.push('.');
@@ -295,6 +315,27 @@ mod tests {
         for (bytes, expected) in cases {
             let message = pod(bytes).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_search_for_a_fault_ends_early_where_it_would_take_long() {
+        let containers = |count: usize, text: &str| {
+            let good = format!("  - {{name: a, image: {text}}}\n").repeat(count);
+            format!("apiVersion: v1\nkind: Pod\nspec:\n  containers:\n{good}  - {{name: 1}}\n")
+        };
+        let long = "x".repeat(1 << 20);
+        for (text, path) in [
+            (containers(50, "b"), "spec.containers[50].name"),
+            (containers(1500, "b"), "spec.containers"),
+            (containers(50, &long[..1 << 10]), "spec.containers[50].name"),
+            (containers(5, &long), "the pod"),
+        ] {
+            let error = pod(text.as_bytes()).unwrap_err();
+            let DecodeError::Malformed { path: found, .. } = error else {
+                panic!("{error}");
+            };
+            assert_eq!(found, path);
         }
     }
 

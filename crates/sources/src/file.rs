@@ -491,6 +491,28 @@ mod tests {
         tokio::join!(source.run(shutdown.clone()), story);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn without_hints_files_are_looked_at_again_when_their_period_is_over() {
+        let clock: SharedClock = Arc::new(TokioClock::starting_at(UNIX_EPOCH));
+        let machine = Arc::new(TestHost::mute());
+        write(&*machine, "a.yaml", &manifest("a", "1"));
+        let (source, mut seen) = source(Path::new(DIRECTORY), machine.clone(), clock.clone());
+        let shutdown = CancellationToken::new();
+        let story = async {
+            until(&mut seen, "a-n=1").await;
+            for round in 1..=3_u32 {
+                let (image, due) = (round + 1, PERIOD * round);
+                write(&*machine, "a.yaml", &manifest("a", &image.to_string()));
+                until(&mut seen, &format!("a-n={image}")).await;
+                let late = clock.uptime().checked_sub(due);
+                let late = late.unwrap_or_else(|| panic!("before {due:?}"));
+                assert!(late < Duration::from_secs(1), "{late:?} after {due:?}");
+            }
+            shutdown.cancel();
+        };
+        tokio::join!(source.run(shutdown.clone()), story);
+    }
+
     #[test]
     fn the_path_may_be_a_file_and_a_large_one_is_not_read() {
         let host = TestHost::default();

@@ -2,9 +2,10 @@
 //! by a pure function ([`decide`]); [`MirrorKeeper`] does it. A mirror that is deleted is
 //! made again; nothing that happens to one touches its static pod.
 
+mod failures;
 mod keeper;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -13,7 +14,7 @@ use types::{PodName, PodRef};
 
 use crate::annotations::{HASH, MIRROR, annotation, name_of, ref_of};
 use crate::delivery::Source;
-use types::desired::{Desired, DesiredPod};
+use types::desired::{Desired, DesiredPod, StaticsAtWork};
 
 pub use keeper::MirrorKeeper;
 
@@ -28,9 +29,10 @@ pub enum Step {
     Remove(PodRef),
 }
 
-/// What the mirrors need. Pods whose name is in `ending` are left alone: their mirror
-/// still tells how they end.
-pub fn decide(desired: &Desired, node: Option<&Node>, ending: &BTreeSet<PodName>) -> Vec<Step> {
+/// What the mirrors need. Where a pod works that is to go, they are left alone: its
+/// mirror still tells how it ends. Workers hear of what is wanted when they do, so that
+/// one that is not wanted any more is in the way from the first, not only once it ends.
+pub fn decide(desired: &Desired, node: Option<&Node>, at_work: &StaticsAtWork) -> Vec<Step> {
     // Before the API server has told which mirrors there are, each would seem missing.
     if !desired.delivered.contains(&Source::Api) {
         return Vec::new();
@@ -39,19 +41,21 @@ pub fn decide(desired: &Desired, node: Option<&Node>, ending: &BTreeSet<PodName>
         let metadata = &node.metadata;
         metadata.deletion_timestamp.is_none() && metadata.uid.is_some()
     });
-    let of_static = statics(desired)
+    let of_static = statics(desired, at_work)
         .into_iter()
-        .filter(|(name, _)| !ending.contains(name))
+        .filter(|(name, found)| !at_work.is_busy(name, Some(&ref_of(&found.pod).uid)))
         .filter_map(|(_, found)| of_static_pod(found, lives));
     let orphans = desired.orphan_mirrors.iter();
     let orphans = orphans
-        .filter(|mirror| desired.ready && !ending.contains(&name_of(mirror)))
+        .filter(|mirror| desired.ready && !at_work.is_busy(&name_of(mirror), None))
         .map(|mirror| Step::Remove(ref_of(mirror)));
     of_static.chain(orphans).collect()
 }
 
-/// By name: should two sources give one name, the mirror is that of the first.
-fn statics(desired: &Desired) -> BTreeMap<PodName, &DesiredPod> {
+/// By name: should two sources give one name, the mirror is that of the pod that runs,
+/// else that of the first source.
+fn statics<'a>(desired: &'a Desired, at_work: &StaticsAtWork) -> BTreeMap<PodName, &'a DesiredPod> {
+    let rank = |pod: &DesiredPod| (!at_work.has(&ref_of(&pod.pod)), pod.source);
     let mut statics: BTreeMap<PodName, &DesiredPod> = BTreeMap::new();
     for pod in desired
         .pods
@@ -59,7 +63,7 @@ fn statics(desired: &Desired) -> BTreeMap<PodName, &DesiredPod> {
         .filter(|pod| pod.source != Source::Api)
     {
         let held = statics.entry(name_of(&pod.pod)).or_insert(pod);
-        if pod.source < held.source {
+        if rank(pod) < rank(held) {
             *held = pod;
         }
     }
@@ -176,8 +180,10 @@ mod tests {
         let mirror = mirror_pod("a", "1");
         let mut leaving = node();
         leaving.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-        let ending = BTreeSet::from([name_of(&a)]);
-        let none = BTreeSet::new();
+        let at_work = |ending| StaticsAtWork {
+            pods: BTreeMap::from([(ref_of(&a), ending)]),
+        };
+        let (works, ending, none) = (at_work(false), at_work(true), StaticsAtWork::default());
         let (here, leaving) = (Some(&node()), Some(&leaving));
         let check = |statics: &[&Pod], of_api: Option<&[Pod]>, node, ending, expected: &[&str]| {
             let statics: Vec<Pod> = statics.iter().map(|pod| (*pod).clone()).collect();
@@ -194,14 +200,18 @@ mod tests {
         check(&[&a], Some(&[]), here, &none, &["create a_default(1)"]);
         check(&[&a], Some(&[]), None, &none, &[]);
         check(&[&a], Some(&[]), leaving, &none, &[]);
+        check(&[&a], Some(&[]), here, &works, &["create a_default(1)"]);
         check(&[&a], Some(&[]), here, &ending, &[]);
         check(&[&a], fit, here, &none, &[]);
         check(&[&a], dying, here, &none, &[again]);
         check(&[&new], fit, here, &none, &[newer]);
         check(&[&new], fit, leaving, &none, &[remove]);
+        // Its worker has not heard yet that another is wanted.
+        check(&[&new], fit, here, &works, &[]);
         check(&[&new], fit, here, &ending, &[]);
         check(&[], fit, here, &none, &[remove]);
         check(&[], fit, None, &none, &[remove]);
+        check(&[], fit, here, &works, &[]);
         check(&[], fit, here, &ending, &[]);
     }
 
@@ -211,7 +221,7 @@ mod tests {
         let pods = vec![Arc::new(mirror_pod("a", "1"))];
         merge.take(&Delivery::of(Source::Api, pods), UNIX_EPOCH);
         assert_eq!(
-            decide(&merge.desired(), Some(&node()), &BTreeSet::new()),
+            decide(&merge.desired(), Some(&node()), &StaticsAtWork::default()),
             []
         );
     }

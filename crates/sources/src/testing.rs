@@ -24,9 +24,18 @@ pub(crate) fn pod(text: &str) -> Pod {
 pub(crate) struct TestHost {
     files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
     written: watch::Sender<()>,
+    /// It gives no hints, as a network's file system gives none.
+    mute: bool,
 }
 
 impl TestHost {
+    pub(crate) fn mute() -> Self {
+        Self {
+            mute: true,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn remove(&self, path: &Path) {
         self.files.lock().unwrap().remove(path);
         self.written.send_replace(());
@@ -91,6 +100,9 @@ impl Host for TestHost {
     }
 
     fn hint(&self, _: &Path) -> Hint {
+        if self.mute {
+            return Box::pin(std::future::pending());
+        }
         let mut written = self.written.subscribe();
         Box::pin(async move {
             if written.changed().await.is_err() {

@@ -1,5 +1,6 @@
 //! Statuses from all that is known of a pod: the rows of upstream's rules.
 
+mod addresses;
 mod adopted;
 mod over;
 
@@ -274,6 +275,26 @@ fn the_two_newest_are_the_state_and_the_last_state() {
         (&first["containerID"], &first["restartCount"]),
         (&json!("containerd://a2"), &json!(7))
     );
+    // One before that has not ended is told of as it is.
+    let running = json!({"running": {"startedAt": "1970-01-01T00:00:00Z"}});
+    for (before, expected) in [(Created, json!({"waiting": {}})), (Running, running)] {
+        let case = Case::new()
+            .container("a", before, 0)
+            .container("a", Running, 0);
+        assert_eq!(case.first()["lastState"], expected, "{before:?}");
+    }
+}
+
+#[test]
+fn containers_that_were_added_come_by_name() {
+    let added = json!([{"name": "z", "image": "i"}, {"name": "b", "image": "i"}]);
+    let case = Case::new()
+        .spec("ephemeralContainers", added)
+        .container("z", Running, 0);
+    let status = case.status();
+    let statuses = status["ephemeralContainerStatuses"].as_array().unwrap();
+    let names: Vec<_> = statuses.iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["b", "z"]);
 }
 
 #[test]
@@ -386,7 +407,10 @@ fn init_containers_come_in_the_specs_order_and_may_be_taken_as_done() {
         .container("a", Running, 0);
     let status = case.status();
     let taken = &init_status(&status, 0);
-    assert_eq!(taken["state"]["terminated"]["reason"], "Completed");
+    let words = "Unable to get init container status from container runtime and pod has been \
+                 initialized, treat it as exited normally";
+    let end = json!({"exitCode": 0, "reason": "Completed", "message": words});
+    assert_eq!(taken["state"]["terminated"], end);
     assert_eq!(
         (&taken["ready"], &init_status(&status, 1)["ready"]),
         (&json!(true), &json!(true))
@@ -637,33 +661,6 @@ fn reasons_stay_with_their_phase_and_an_eviction_has_the_last_word() {
         "Succeeded",
         "but not over the API's"
     );
-}
-
-#[test]
-fn a_pod_in_the_nodes_network_has_the_nodes_addresses() {
-    let mut case = Case::new().spec("hostNetwork", json!(true));
-    case.observed.sandboxes[0].ips.clear();
-    case.node.host_ips.push("fd00::1".parse().unwrap());
-    let status = case.status();
-    assert_eq!(status["podIP"], "192.168.0.1");
-    let both = json!([{"ip": "192.168.0.1"}, {"ip": "fd00::1"}]);
-    assert_eq!((&status["podIPs"], &status["hostIPs"]), (&both, &both));
-    case.node.host_ips.clear();
-    assert_eq!(
-        case.status()["podIP"],
-        Value::Null,
-        "without an API server nothing is known"
-    );
-}
-
-#[test]
-fn a_pod_that_ended_keeps_the_addresses_that_were_told_of_it() {
-    let mut case = Case::new().container("a", Exited, 0);
-    case.observed.sandboxes[0].ips.clear();
-    case.api = json!({"phase": "Running", "podIP": "10.0.0.7", "podIPs": [{"ip": "10.0.0.7"}]});
-    assert_eq!(case.status()["podIP"], Value::Null);
-    case.api["phase"] = json!("Succeeded");
-    assert_eq!(case.status()["podIP"], "10.0.0.7");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! can be stopped, frozen, cut off and restarted, and nodes to put a kubelet
 //! in; [`wait`] for what takes its time; [`watch`] for when it came; [`chaos`]
 //! for an agent that is killed over and over; [`clock`] for tests that pass
-//! hours; [`host`] for tests on this machine's own disks.
+//! hours; [`host`] for tests on this machine's own disks; [`knobs`] for long runs.
 //!
 //! Only tests and `xtask` import this crate. It must not know how our agent
 //! works inside: it deals in processes, files and API objects, so that the
@@ -22,6 +22,7 @@ pub mod clock;
 pub mod command;
 pub mod compare;
 pub mod host;
+pub mod knobs;
 pub mod lab;
 pub mod wait;
 pub mod watch;

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::pod::PodUid;
+use crate::pod::{PodName, PodRef, PodUid};
 
 /// Where a pod comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,4 +75,25 @@ pub struct DesiredPod {
     pub source: Source,
     /// What stands for it at the API server; only for static pods.
     pub mirror: Option<Arc<Pod>>,
+}
+
+/// The static pods that have a worker. What stands for them at the API server follows
+/// these, not what is only wanted yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StaticsAtWork {
+    /// And whether they are being ended.
+    pub pods: BTreeMap<PodRef, bool>,
+}
+
+impl StaticsAtWork {
+    /// Whether a pod other than this one works under a name, or this one is being
+    /// ended. `None` if none of that name is wanted.
+    pub fn is_busy(&self, name: &PodName, wanted: Option<&PodUid>) -> bool {
+        let mut of_name = self.pods.iter().filter(|(pod, _)| pod.name == *name);
+        of_name.any(|(pod, ending)| *ending || Some(&pod.uid) != wanted)
+    }
+
+    pub fn has(&self, pod: &PodRef) -> bool {
+        self.pods.contains_key(pod)
+    }
 }

@@ -1,7 +1,7 @@
 //! All workers of a node: takes what the sources want and what the runtime has,
 //! folds them, and keeps one worker for each pod. One task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
-use types::desired::Desired;
+use types::desired::{Desired, StaticsAtWork};
 use types::served::Pulse;
-use types::{PodName, PodUid, Quantity};
+use types::{PodUid, Quantity};
 
 use crate::admission::{self, Admitted, Rejection};
 use crate::allocation::actuated::StateFile;
@@ -53,8 +53,7 @@ pub struct Crew {
     pub desired: watch::Receiver<Desired>,
     /// What others need to know of the pods.
     pub wanted: watch::Sender<Arc<Wanted>>,
-    /// Static pods that are being ended.
-    pub ending: watch::Sender<BTreeSet<PodName>>,
+    pub statics: watch::Sender<StaticsAtWork>,
     /// What an earlier agent has allowed to pods, and where it is written down.
     pub allocated: Entries,
     pub allocations: StateFile,
@@ -81,6 +80,8 @@ struct State {
     trigger: &'static str,
     /// As the pods were last counted.
     census: Census,
+    /// All sources had been heard when what they want was last folded.
+    ready: bool,
 }
 
 impl Crew {
@@ -112,6 +113,7 @@ impl Crew {
             retry_at: on.clock.uptime() + FIRST_RETRY,
             trigger: "",
             census: Census::default(),
+            ready: false,
         };
         self.count(&mut state);
         for word in ["", "true"] {
@@ -139,6 +141,7 @@ impl Crew {
                     let admit = |pod: &Pod, others: &[&Pod]| self.admit(pod, others, fresh.as_ref());
                     state.trigger = self.count_wishes(&state.fold, &desired);
                     let mut orders = state.fold.desired(&desired, &admit);
+                    state.ready = desired.ready;
                     self.pass_on(&mut state, &desired);
                     // What nobody wants is known only now that all sources were heard.
                     let pods = known.borrow().clone().unwrap_or_default();
@@ -170,6 +173,8 @@ impl Crew {
                         orders.extend(self.resizes(&mut state, &desired));
                         self.write_allocations(&mut state).await;
                         self.carry_out(&mut state, orders);
+                        // It may be kept, and ask for nothing any more.
+                        self.share(&mut state);
                     }
                     Err(cause) => error!(%cause, "a pod's worker has died; this is a fault of ours, please report it"),
                 },
@@ -186,7 +191,11 @@ impl Crew {
                 }
                 () = done(&mut removing) => removing = None,
                 () = &mut look_for_orphans => {
-                    let ready = self.desired.borrow().ready && known.borrow().is_some();
+                    // By what was folded, not by what is wanted: else none would be there.
+                    let ready = state.ready && known.borrow().is_some();
+                    // Others may have changed the groups, or kept us from it.
+                    state.shared = None;
+                    self.share(&mut state);
                     if ready && removing.is_none() {
                         // It is asked who is there from now on, whatever orders there were.
                         self.publish(&state);
@@ -486,7 +495,7 @@ impl Crew {
 
     fn publish(&self, state: &State) {
         let mut wanted = Wanted {
-            ready: self.desired.borrow().ready,
+            ready: state.ready,
             ..Wanted::default()
         };
         for (uid, slot, finished) in state.fold.pods() {
@@ -506,10 +515,10 @@ impl Crew {
             }
             news
         });
-        let ending = state.fold.ending_statics();
-        self.ending.send_if_modified(|before| {
-            let news = *before != ending;
-            *before = ending;
+        let statics = state.fold.statics_at_work();
+        self.statics.send_if_modified(|before| {
+            let news = *before != statics;
+            *before = statics;
             news
         });
     }

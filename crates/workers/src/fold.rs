@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use types::desired::{Desired, DesiredPod, Source};
+use types::desired::{Desired, DesiredPod, Source, StaticsAtWork};
 use types::{PodName, PodRef, PodUid};
 
 use crate::admission::{Admitted, Rejection};
@@ -192,13 +192,15 @@ impl Fold {
         entries.any(|entry| entry.behind.contains(uid))
     }
 
-    /// Static pods that are being ended.
-    pub fn ending_statics(&self) -> BTreeSet<PodName> {
+    /// Static pods that have a worker.
+    pub fn statics_at_work(&self) -> StaticsAtWork {
         let entries = self.pods.values();
-        let ending = entries.filter(|entry| {
-            entry.state == State::Working && entry.slot.is_static() && entry.slot.ending.is_some()
-        });
-        ending.map(|entry| pod_ref(&entry.slot.pod).name).collect()
+        let at_work =
+            entries.filter(|entry| entry.state == State::Working && entry.slot.is_static());
+        let pods = at_work
+            .map(|entry| (pod_ref(&entry.slot.pod), entry.slot.ending.is_some()))
+            .collect();
+        StaticsAtWork { pods }
     }
 
     /// Pods that have, or may have, something on the node; and which of them have

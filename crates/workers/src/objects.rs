@@ -10,6 +10,7 @@ use futures_util::future::{BoxFuture, select_all};
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 
 use crate::spec::container::of_ephemeral;
+use crate::spec::env::{Kind, Unanswered};
 use crate::spec::spec_of;
 
 /// Where the objects come from; `None` without an API server.
@@ -33,6 +34,8 @@ pub(crate) struct PodObjects {
 pub(crate) struct Found {
     pub(crate) config_maps: BTreeMap<String, ConfigMap>,
     pub(crate) secrets: BTreeMap<String, Secret>,
+    /// Those that the API server has not told of, and why: they may be there.
+    pub(crate) unanswered: Unanswered,
 }
 
 /// Names, by kind.
@@ -57,9 +60,11 @@ impl PodObjects {
             &mut self.config_maps,
         );
         hold(&from.secrets, namespace, &names.secrets, &mut self.secrets);
+        let mut unanswered = Unanswered::new();
         Found {
-            config_maps: found(&mut self.config_maps).await,
-            secrets: found(&mut self.secrets).await,
+            config_maps: found(&mut self.config_maps, Kind::ConfigMap, &mut unanswered).await,
+            secrets: found(&mut self.secrets, Kind::Secret, &mut unanswered).await,
+            unanswered,
         }
     }
 
@@ -125,13 +130,21 @@ fn hold<K: Referable>(
     }
 }
 
-/// One that the API server has not told of yet is not there: it will be looked for
-/// again when it comes.
-async fn found<K: Referable>(held: &mut BTreeMap<String, Reference<K>>) -> BTreeMap<String, K> {
+async fn found<K: Referable>(
+    held: &mut BTreeMap<String, Reference<K>>,
+    kind: Kind,
+    unanswered: &mut Unanswered,
+) -> BTreeMap<String, K> {
     let mut there = BTreeMap::new();
     for (name, reference) in held {
-        if let Ok(Some(object)) = reference.get().await {
-            there.insert(name.clone(), K::clone(&Arc::clone(&object)));
+        match reference.get().await {
+            Ok(Some(object)) => {
+                there.insert(name.clone(), K::clone(&Arc::clone(&object)));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                unanswered.insert((kind, name.clone()), error.to_string());
+            }
         }
     }
     there

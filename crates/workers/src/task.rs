@@ -67,8 +67,14 @@ pub(crate) struct Worker {
     /// Containers, by id, whose hook before the end was begun when they were to end in
     /// another time.
     pub(crate) hooked: BTreeSet<String>,
-    /// Containers that wait after a crash, and for how long: told of once.
-    told_of_wait: BTreeSet<(String, Duration)>,
+    /// Until then, since 1970, the end of a container that is replaced says nothing of the
+    /// pod.
+    pub(crate) gap_until: Duration,
+    /// Its volumes were not come to when it was last prepared: what they are made of may
+    /// have changed, and that is no reason to try again at once.
+    pub(crate) volumes_unread: bool,
+    /// Containers that wait after a crash, and for how long: told of once for each crash.
+    pub(crate) told_of_wait: BTreeSet<(String, Duration)>,
     /// What was last done, and on which observation.
     last_act: Option<(Plan, Arc<ObservedPod>)>,
     pub(crate) unseen: Unseen,
@@ -140,6 +146,8 @@ impl Worker {
             clean_failures: 0,
             told_of_kill: BTreeSet::new(),
             hooked: BTreeSet::new(),
+            gap_until: Duration::ZERO,
+            volumes_unread: false,
             told_of_wait: BTreeSet::new(),
             last_act: None,
             unseen: Unseen::default(),
@@ -356,7 +364,7 @@ impl Worker {
             },
             Ok(()) = self.observed.changed() => Woken::Observation,
             () = on.clock.sleep(pause) => Woken::Time,
-            () = on.volumes.changed(&uid), if active => Woken::Volumes,
+            () = on.volumes.changed(&uid), if active && !self.volumes_unread => Woken::Volumes,
             () = refresh, if active => Woken::Volumes,
             () = self.objects.changed(), if active => Woken::Objects,
             () = self.probing.place.changed() => Woken::Probes,
@@ -407,14 +415,15 @@ impl Worker {
                 message: message.to_owned(),
             });
             self.memory.over = true;
+            // What failed before is no reason to end it later.
+            self.memory.retry_at = None;
         }
         self.note_eviction(slot, observed);
         self.known.terminal = self.is_ending(slot) && !observed.is_running();
         self.note_resize(slot, observed);
         self.hear_probes();
-        // Between a container and the one that takes its place, its end says
-        // nothing of the pod.
-        if self.memory.replaced.is_empty() || self.is_ending(slot) {
+        let in_gap = !self.memory.replaced.is_empty() && self.on.now() < self.gap_until;
+        if !in_gap || self.is_ending(slot) {
             self.report(slot, observed);
         }
         self.tell_probes(slot, observed);

@@ -4,6 +4,7 @@
 mod documents;
 mod figures;
 mod imports;
+mod rows;
 mod sources;
 
 use std::ffi::OsStr;
@@ -55,6 +56,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(documents::in_step(&readme, &chinese));
     findings.extend(figures::check(&readme, &|file| read(&root, file).ok()));
     findings.extend(documents::names_every_crate(&metadata, &architecture));
+    findings.extend(rows(&root, &files, &architecture)?);
 
     if findings.is_empty() {
         println!("tidy: {} files, nothing found", files.len());
@@ -64,6 +66,28 @@ pub(crate) fn run() -> Result<()> {
         println!("tidy: {finding}");
     }
     bail!("{} findings", findings.len())
+}
+
+/// The rows of the fact sheets.
+fn rows(root: &Path, files: &[String], architecture: &str) -> Result<Vec<String>> {
+    let below = |place: &str| -> Result<String> {
+        let inside = files.iter().filter(|file| file.starts_with(place));
+        inside.map(|file| read(root, file)).collect()
+    };
+    let (_, missing) = architecture
+        .split_once("\n## Not yet\n")
+        .context("ARCHITECTURE.md does not say what is missing")?;
+    let ground = rows::Ground {
+        file: &|path| read(root, path).ok(),
+        scenarios: below("crates/testkit/src/compare/scenarios/")?,
+        wires: below("crates/testkit/src/wire/")?,
+        missing: format!("{missing}{}", read(root, "crates/config/src/effect.rs")?),
+    };
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.starts_with("docs/rows/")) {
+        findings.extend(rows::check(file, &read(root, file)?, &ground));
+    }
+    Ok(findings)
 }
 
 /// What git tracks, and what it would if it were added.

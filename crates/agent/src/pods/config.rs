@@ -402,6 +402,34 @@ mod tests {
         (first.as_secs(), most.as_secs())
     }
 
+    fn flags() -> PodFlags {
+        PodFlags {
+            root_directory: PathBuf::from("/var/lib/kubelet"),
+            home: None,
+            working: None,
+            kernel: "6.1.0".to_owned(),
+            cpus: 2,
+            records: Arc::new(Records::in_memory()),
+            plugins: None,
+            garbage: Limits::default(),
+            pod_resources: None,
+            runtime_group: None,
+            zone: TimeZone::UTC,
+        }
+    }
+
+    #[test]
+    fn trust_bundles_are_followed_where_their_gate_is_on() {
+        let gate =
+            "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true".to_owned();
+        for (words, followed) in [(&[][..], false), (&[gate][..], true)] {
+            let line = CommandLine::parse(words).unwrap();
+            let resolved = load::resolve(&line, Path::new("/")).unwrap();
+            let pods = PodsConfig::from_settings(&resolved.settings, &resolved.gates, &flags());
+            assert_eq!(pods.unwrap().trust_bundles, followed, "{words:?}");
+        }
+    }
+
     #[test]
     fn a_gate_lets_containers_start_again_sooner() {
         for (gates, expected) in [

@@ -24,19 +24,21 @@ const CONTROL_PLANE: [&str; 4] = [
 ];
 
 /// Where the agent keeps which images it has pulled, and for whom.
-const RECORDS: [&str; 2] = [
+const RECORDS: [&str; 3] = [
     "/var/lib/kubelet/image_manager/pulling",
     "/var/lib/kubelet/image_manager/pulled",
+    "/var/lib/kubelet/image_manager/preloaded",
 ];
 
 /// Where the agent tells others on the machine what pods were given.
 const POD_RESOURCES: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 
 /// Directories that a join made, or the agent that it started, inner ones first: they go if nothing is in them.
-const DIRECTORIES: [&str; 14] = [
+const DIRECTORIES: [&str; 15] = [
     CERTIFICATES,
     RECORDS[0],
     RECORDS[1],
+    RECORDS[2],
     "/var/lib/kubelet/image_manager",
     "/var/lib/kubelet/pods",
     "/var/lib/kubelet/pod-resources",

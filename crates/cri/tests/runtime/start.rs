@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use seams::cri::{CgroupDriver, VersionResponse};
+use seams::cri::{CgroupDriver, VersionResponse, image_service, runtime_service};
 use seams::start::{StartError, cgroup_driver, check};
 use tonic::Code;
 
@@ -38,6 +38,22 @@ async fn a_runtime_without_cri_v1_is_refused_with_the_likely_reason() {
 
     let error = checked(Manner::Refuses(Code::Unavailable, "later")).await;
     assert!(matches!(error, Err(StartError::Call(_))), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_runtime_that_lacks_one_of_the_two_services_is_refused() {
+    const IMAGES: &[&str] = &[image_service::IMAGE_FS_INFO];
+    const CONTAINERS: &[&str] = &[runtime_service::VERSION];
+    for paths in [IMAGES, CONTAINERS] {
+        let error = checked(Manner::RefusesAt(paths, Code::Unimplemented)).await;
+        let Err(StartError::NoV1(error)) = error else {
+            panic!("{paths:?}: {error:?}");
+        };
+        assert_eq!(error.message, paths[0]);
+        // Who is there and has no answer just now may have one later.
+        let error = checked(Manner::RefusesAt(paths, Code::Unavailable)).await;
+        assert!(matches!(error, Err(StartError::Call(_))), "{error:?}");
+    }
 }
 
 #[tokio::test]

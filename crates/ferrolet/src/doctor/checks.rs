@@ -206,6 +206,11 @@ pub(super) mod testing {
         Remedies::new(true, None, &[])
     }
 
+    /// Of a node of a `ferrolet up` in `/d`.
+    pub(in crate::doctor) fn of_up() -> Remedies {
+        Remedies::of_up_in("/d".into())
+    }
+
     pub(in crate::doctor) fn summary(findings: &[Finding]) -> Vec<String> {
         let line = |finding: &Finding| {
             let Finding {

@@ -55,7 +55,11 @@ pub(super) async fn gather(arguments: &NodeArguments, limit: Duration) -> Result
     let (machine, runtime, health, member) = tokio::join!(machine, runtime, health, cluster);
     let network = {
         let (settings, seen) = (runtime.network.clone(), machine.ip_forward);
-        on_disk(&clock, limit, move || network::look(&settings, seen)).await
+        let remedies = node.remedies.clone();
+        on_disk(&clock, limit, move || {
+            network::look(&settings, seen, remedies)
+        })
+        .await
     };
     let image_disk = match runtime.image_directory.clone() {
         None => None,
@@ -90,7 +94,10 @@ pub(super) async fn gather(arguments: &NodeArguments, limit: Duration) -> Result
             disks: disks.collect(),
             thresholds: thresholds(&node.settings),
         },
-        network: network.unwrap_or_else(|| network::unread(&runtime.network, machine.ip_forward)),
+        network: network.unwrap_or_else(|| {
+            let remedies = node.remedies.clone();
+            network::unread(&runtime.network, machine.ip_forward, remedies)
+        }),
         membership: member.map(|member| member.facts(&node, &runtime)),
         runtime: runtime.facts,
     })
@@ -255,6 +262,7 @@ impl Member {
                 requests: self.requests,
                 told: told.collect(),
                 now: self.now.into(),
+                remedies: remedies.clone(),
             },
             api_server: api_server::Facts {
                 server: self.server,

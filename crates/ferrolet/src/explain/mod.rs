@@ -119,7 +119,20 @@ async fn look(
         let _ = write!(head, " {others}");
     }
     let cluster = Cluster::open(&node, &options, PATIENCE);
-    let seen = match cluster.reach().await {
+    let reach = cluster.reach().await;
+    if let (Reach::Answers { .. }, WantedPod::Named(pod)) = (&reach, wanted) {
+        let (namespace, name) = parts(pod);
+        let there = cluster.node_of_pod(namespace, name, &node.name).await;
+        // All nodes of an `up` are this machine's.
+        if let Some(other) = there.filter(|other| *other != node.name)
+            && node.embedded.is_some()
+            && !arguments.names_node()
+        {
+            cluster.close().await;
+            return Box::pin(look(&arguments.of_node(other), wanted)).await;
+        }
+    }
+    let seen = match reach {
         Reach::Answers { .. } => Box::pin(ask(&cluster, &mut live, wanted)).await,
         Reach::Silent(cause) => {
             let _ = write!(
@@ -170,7 +183,15 @@ async fn ask(cluster: &Cluster, live: &mut Live, wanted: &WantedPod) -> Result<(
         }
         Look::Skipped => Vec::new(),
     };
-    live.pod = chosen(pods, wanted, &live.name)?;
+    let chosen = chosen(pods, wanted);
+    live.pod = match (chosen, wanted) {
+        (None, WantedPod::Named(pod)) => {
+            let (namespace, name) = parts(pod);
+            let there = cluster.node_of_pod(namespace, name, &live.name).await;
+            return Err(Failure::Failed(not_here(pod, &live.name, there.as_deref())));
+        }
+        (chosen, _) => chosen,
+    };
     if let Some(pod) = &live.pod {
         live.events = cluster.events(pod).await;
     }
@@ -178,25 +199,38 @@ async fn ask(cluster: &Cluster, live: &mut Live, wanted: &WantedPod) -> Result<(
 }
 
 /// The pod that is named, or the newest.
-fn chosen(pods: Vec<Pod>, wanted: &WantedPod, node: &str) -> Result<Option<Pod>, Failure> {
+fn chosen(pods: Vec<Pod>, wanted: &WantedPod) -> Option<Pod> {
     let WantedPod::Named(wanted) = wanted else {
         let made = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        return Ok(pods.into_iter().max_by_key(made));
+        return pods.into_iter().max_by_key(made);
     };
-    let (namespace, name) = match wanted.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, wanted.as_str()),
-    };
+    let (namespace, name) = parts(wanted);
     let fits = |pod: &Pod| {
         pod.metadata.name.as_deref() == Some(name)
             && (namespace.is_none() || pod.metadata.namespace.as_deref() == namespace)
     };
-    let found = pods.into_iter().find(fits);
-    found.map(Some).ok_or_else(|| {
-        Failure::Failed(format!(
+    pods.into_iter().find(fits)
+}
+
+/// The namespace, if one is given, and the name.
+fn parts(wanted: &str) -> (Option<&str>, &str) {
+    match wanted.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, wanted),
+    }
+}
+
+/// `there` is the node that has the pod, if anybody knows.
+fn not_here(wanted: &str, node: &str, there: Option<&str>) -> String {
+    match there {
+        Some(there) => format!(
+            "pod {wanted} is on node {there}, not on {node}: ask on that machine, or here with \
+             --node-name {there} if its files are here, too"
+        ),
+        None => format!(
             "node {node} has no pod {wanted}; `kubectl get pods --all-namespaces --field-selector spec.nodeName={node}` lists those that it has"
-        ))
-    })
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -235,18 +269,25 @@ mod tests {
         let pods = || vec![pod("a", "x", 10), pod("b", "y", 30), pod("b", "x", 20)];
         let name = |wanted: Option<&str>| {
             let wanted = wanted.map_or(WantedPod::Newest, |name| WantedPod::Named(name.to_owned()));
-            let found = chosen(pods(), &wanted, "n1").unwrap().unwrap();
+            let found = chosen(pods(), &wanted).unwrap();
             let metadata = found.metadata;
             format!("{}/{}", metadata.namespace.unwrap(), metadata.name.unwrap())
         };
         assert_eq!(name(None), "b/y");
         assert_eq!(name(Some("x")), "a/x");
         assert_eq!(name(Some("b/x")), "b/x");
-        let Err(Failure::Failed(said)) = chosen(pods(), &WantedPod::Named("z".to_owned()), "n1")
-        else {
-            panic!("there is no such pod");
-        };
+        assert_eq!(chosen(pods(), &WantedPod::Named("z".to_owned())), None);
+        assert_eq!(chosen(Vec::new(), &WantedPod::Newest), None);
+    }
+
+    #[test]
+    fn of_a_pod_that_is_elsewhere_it_is_told_where() {
+        let said = not_here("z", "n1", None);
         assert!(said.contains("node n1 has no pod z"), "{said}");
-        assert_eq!(chosen(Vec::new(), &WantedPod::Newest, "n1"), Ok(None));
+        let said = not_here("z", "n1", Some("n2"));
+        assert!(
+            said.contains("is on node n2") && said.contains("--node-name n2"),
+            "{said}"
+        );
     }
 }

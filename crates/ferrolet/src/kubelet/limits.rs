@@ -6,7 +6,7 @@ use linux::process::{ProcessError, set_oom_score, set_open_files};
 use tracing::warn;
 
 /// Sets what is configured; a refusal is told.
-pub(super) fn apply(settings: &Settings) {
+pub(crate) fn apply(settings: &Settings) {
     // Validation has seen to it that both are in their range.
     let score = i32::try_from(settings.int("oomScoreAdj")).unwrap_or(i32::MAX);
     let files = u64::try_from(settings.int("maxOpenFiles")).unwrap_or_default();

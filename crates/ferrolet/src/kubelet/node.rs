@@ -36,7 +36,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use types::figures::Boards;
 
 use super::Log;
@@ -63,7 +63,7 @@ const LEFT_BEHIND: Duration = Duration::from_millis(100);
 /// like `timeout` send it to the process and to its group.
 const SAME_WISH: Duration = Duration::from_secs(1);
 
-/// Somebody is in a hurry.
+/// Somebody is in a hurry. A terminal that is closed is not: whoever sat there is gone.
 pub(crate) async fn second_signal() {
     tokio::time::sleep(SAME_WISH).await;
     let streams = signal(SignalKind::terminate()).and_then(|terminate| {
@@ -162,11 +162,15 @@ pub(crate) fn run(
     outcome
 }
 
-/// What came and went, like pods that start, leaves memory with the allocator.
+/// What came and went, like pods that start, leaves memory with the allocator, and pages
+/// of the program that nobody needs for now.
 async fn keep_little_memory(clock: SharedClock) {
     loop {
         clock.sleep(MEMORY_KEPT).await;
         linux::process::give_back_memory();
+        if let Err(error) = linux::process::let_go_of_code() {
+            debug!(err = %error, "the pages of this program stay in memory");
+        }
     }
 }
 

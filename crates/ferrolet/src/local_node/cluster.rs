@@ -200,6 +200,28 @@ impl Cluster {
         }
     }
 
+    /// The node that has a pod of this name, for an administrator: a node sees only its own.
+    /// Of several, `first` comes first.
+    pub(crate) async fn node_of_pod(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        first: &str,
+    ) -> Option<String> {
+        let access = self.administrator.as_ref()?;
+        let fields = format!("metadata.name={name}");
+        let list = async |client: Client| {
+            let pods: Api<Pod> = match namespace {
+                Some(namespace) => Api::namespaced(client, namespace),
+                None => Api::all(client),
+            };
+            pods.list(&ListParams::default().fields(&fields)).await
+        };
+        let pods = self.call("list", access.client.clone(), &list).await.ok()?;
+        let nodes = pods.items.into_iter().filter_map(|pod| pod.spec?.node_name);
+        nodes.min_by_key(|node| node != first)
+    }
+
     /// A node may write events, and read none.
     pub(crate) async fn events(&self, pod: &Pod) -> Look<Vec<Event>> {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();

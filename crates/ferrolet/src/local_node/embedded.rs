@@ -53,7 +53,7 @@ pub(super) fn find(
         root: root.clone(),
         simulated,
         others: others.map(|other| kubeconfig_in(&other.root)).collect(),
-        line: again(program, &keeper.words),
+        line: again(program, &keeper.words, root),
         log: log.exists().then_some(log),
     };
     let agent = Agent {
@@ -82,19 +82,27 @@ fn meant<'a>(
     named.or_else(|| keepers.last().filter(|_| !kubelet_runs))
 }
 
-/// What starts it anew. One in the background was told its directory by `--detach`.
-fn again(program: String, words: &[String]) -> Vec<String> {
+/// What starts it anew, wherever and by whomever that is done: its directory is named in
+/// full. One in the background was told it by `--detach`.
+fn again(program: String, words: &[String], root: &Path) -> Vec<String> {
     let is_kept = !words.iter().any(|word| word == "--ephemeral");
     let mut line = vec![program];
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        if word != "--background" {
-            line.push(word.clone());
-            continue;
+        match word.as_str() {
+            "--data-dir" => {
+                words.next();
+            }
+            "--background" => {
+                words.next();
+                line.push("--detach".to_owned());
+            }
+            given if given.starts_with("--data-dir=") => {}
+            _ => line.push(word.clone()),
         }
-        line.push("--detach".to_owned());
-        let directory = words.next().filter(|_| is_kept);
-        line.extend(directory.map(|directory| format!("--data-dir={directory}")));
+    }
+    if is_kept {
+        line.push(format!("--data-dir={}", root.display()));
     }
     line
 }
@@ -169,13 +177,22 @@ mod tests {
     fn what_starts_it_anew_is_what_started_it() {
         let line = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-            again("ferrolet".to_owned(), &words).join(" ")
+            again("ferrolet".to_owned(), &words, Path::new("/d")).join(" ")
         };
         for (words, expected) in [
-            (&["up", "--nodes", "3"][..], "ferrolet up --nodes 3"),
+            (
+                &["up", "--nodes", "3"][..],
+                "ferrolet up --nodes 3 --data-dir=/d",
+            ),
+            (
+                &["up", "--data-dir", "d", "--nodes=3"],
+                "ferrolet up --nodes=3 --data-dir=/d",
+            ),
+            (&["up", "--data-dir=./d"], "ferrolet up --data-dir=/d"),
+            (&["up", "--ephemeral"], "ferrolet up --ephemeral"),
             (
                 &["up", "--background", "/d", "--nodes=1"],
-                "ferrolet up --detach --data-dir=/d --nodes=1",
+                "ferrolet up --detach --nodes=1 --data-dir=/d",
             ),
             (
                 &["up", "--background", "/tmp/d", "--ephemeral"],

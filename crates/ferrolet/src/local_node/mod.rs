@@ -74,6 +74,21 @@ pub(crate) struct NodeArguments {
     admin_kubeconfig: Option<PathBuf>,
 }
 
+impl NodeArguments {
+    /// Whether somebody has said which node is meant.
+    pub(crate) fn names_node(&self) -> bool {
+        self.node_name.is_some()
+    }
+
+    /// The same, of another node.
+    pub(crate) fn of_node(&self, name: String) -> Self {
+        Self {
+            node_name: Some(name),
+            ..self.clone()
+        }
+    }
+}
+
 /// A node, found.
 #[derive(Debug)]
 pub(crate) struct LocalNode {

@@ -1,5 +1,6 @@
 //! The commands by which things are mended on this machine.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use config::settings::{Origin, Settings};
@@ -16,8 +17,17 @@ pub(crate) struct Remedies {
     agent: Option<u32>,
     /// What starts one where systemd does not.
     line: String,
-    /// It is part of a `ferrolet up`: what shows how that fares.
-    up: Option<String>,
+    /// It is part of a `ferrolet up`.
+    up: Option<OfUp>,
+}
+
+/// What a `ferrolet up` has of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OfUp {
+    /// What shows how it fares.
+    look: String,
+    /// Its administrator's.
+    kubeconfig: PathBuf,
 }
 
 impl Remedies {
@@ -47,20 +57,30 @@ impl Remedies {
     /// Of a node in a `ferrolet up`, which systemd knows nothing of.
     pub(super) fn of_up(process: u32, embedded: &Embedded) -> Self {
         let words: Vec<String> = embedded.line.iter().map(|word| quoted(word)).collect();
+        let kubeconfig = embedded.kubeconfig();
         let look = match &embedded.log {
             Some(log) => format!("tail --lines 50 {}", log.display()),
             // It talks to its terminal. What its node has to say is also in events.
-            None => format!(
-                "kubectl --kubeconfig {} get events --all-namespaces",
-                embedded.kubeconfig().display()
-            ),
+            None => kubectl(Some(&kubeconfig), "get events --all-namespaces"),
         };
         Self {
             systemd: false,
             agent: Some(process),
             line: words.join(" "),
-            up: Some(look),
+            up: Some(OfUp { look, kubeconfig }),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_up_in(root: PathBuf) -> Self {
+        let embedded = Embedded {
+            root,
+            simulated: false,
+            others: Vec::new(),
+            line: vec!["ferrolet".to_owned(), "up".to_owned()],
+            log: None,
+        };
+        Self::of_up(812, &embedded)
     }
 
     /// Starts the agent, which does not run.
@@ -74,7 +94,11 @@ impl Remedies {
     pub(crate) fn restart(&self) -> String {
         match (self.systemd, self.agent) {
             (true, _) => "systemctl restart kubelet".to_owned(),
-            (false, Some(id)) => format!("kill {id}; sleep 2; {}", self.background()),
+            // The next one needs what the last one has until its end: ports, and the lock.
+            (false, Some(id)) => format!(
+                "kill {id}; tail --pid={id} -f /dev/null; {}",
+                self.background()
+            ),
             (false, None) => self.background(),
         }
     }
@@ -93,10 +117,20 @@ impl Remedies {
         if self.systemd {
             return "journalctl --unit kubelet --lines 50 --no-pager".to_owned();
         }
-        if let Some(look) = &self.up {
-            return look.clone();
+        if let Some(up) = &self.up {
+            return up.look.clone();
         }
         format!("tail --lines 50 {LOG_FILE}")
+    }
+
+    /// kubectl, for the cluster of this node: one of `up` is rarely the one that it is set to.
+    pub(crate) fn kubectl(&self, words: &str) -> String {
+        kubectl(self.up.as_ref().map(|up| &*up.kubeconfig), words)
+    }
+
+    /// Whether the cluster is a `ferrolet up`, which has no controllers of workloads.
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.is_some()
     }
 
     /// Restarts whoever listens at the runtime's socket.
@@ -124,7 +158,8 @@ impl Remedies {
     }
 
     /// Gives a field of one value another one, where it stands, and lets the agent read it.
-    /// `None` where no line of a file does that: a flag has the last word.
+    /// `None` where no line of a file does that: a flag has the last word, or the file is
+    /// not one of lines.
     pub(crate) fn set(
         &self,
         settings: &Settings,
@@ -139,9 +174,13 @@ impl Remedies {
         let edit = match settings.origin_of(field) {
             Some(Origin::Flag(_)) => return None,
             Some(Origin::File(spot) | Origin::DropIn(spot)) => {
-                format!("sed -i 's|^{field}:.*|{field}: {value}|' {}", spot.file)
+                let file = of_lines(Path::new(&*spot.file))?;
+                format!(
+                    "sed -i 's|^{field}:.*|{field}: {value}|' {}",
+                    file.display()
+                )
             }
-            _ => format!("echo '{field}: {value}' >> {}", file?.display()),
+            _ => format!("echo '{field}: {value}' >> {}", of_lines(file?)?.display()),
         };
         Some(format!("{edit} && {}", self.revive()))
     }
@@ -152,6 +191,27 @@ impl Remedies {
         }
         format!("nohup {} >>{LOG_FILE} 2>&1 &", self.line)
     }
+}
+
+fn kubectl(kubeconfig: Option<&Path>, words: &str) -> String {
+    match kubeconfig {
+        None => format!("kubectl {words}"),
+        Some(path) => {
+            let path = quoted(&path.display().to_string());
+            format!("kubectl --kubeconfig {path} {words}")
+        }
+    }
+}
+
+/// A file that may be changed by the line.
+fn of_lines(file: &Path) -> Option<&Path> {
+    let text = fs::read_to_string(file).ok()?;
+    has_lines(&text).then_some(file)
+}
+
+/// Neither JSON, nor with an open last line, to which a new one would be added.
+fn has_lines(text: &str) -> bool {
+    !text.trim_start().starts_with('{') && text.ends_with('\n')
 }
 
 /// A word as a shell reads it.
@@ -189,7 +249,10 @@ mod tests {
         let line = "/opt/ferrolet kubelet --v=2 '--eviction-hard=a<1%'";
         let background = format!("nohup {line} >>/var/log/ferrolet-kubelet.log 2>&1 &");
         assert_eq!(without.start(), background);
-        assert_eq!(without.revive(), format!("kill 812; sleep 2; {background}"));
+        assert_eq!(
+            without.revive(),
+            format!("kill 812; tail --pid=812 -f /dev/null; {background}")
+        );
         assert_eq!(
             without.here("mv a b && systemctl start kubelet"),
             format!("mv a b && {background}")
@@ -209,10 +272,14 @@ mod tests {
             log: None,
         };
         let remedies = Remedies::of_up(812, &embedded);
-        let restart = "kill 812; sleep 2; /opt/ferrolet up --data-dir=/d";
+        let restart = "kill 812; tail --pid=812 -f /dev/null; /opt/ferrolet up --data-dir=/d";
         assert_eq!(remedies.revive(), restart);
         let look = "kubectl --kubeconfig /d/kubeconfig get events --all-namespaces";
         assert_eq!(remedies.log(), look);
+        assert_eq!(
+            remedies.kubectl("get nodes"),
+            "kubectl --kubeconfig /d/kubeconfig get nodes"
+        );
         let log = Some("/d/up.log".into());
         let detached = Remedies::of_up(812, &Embedded { log, ..embedded });
         assert_eq!(detached.log(), "tail --lines 50 /d/up.log");
@@ -235,5 +302,18 @@ mod tests {
         let absent = set("failCgroupV1", "false").unwrap();
         assert!(absent.starts_with("echo 'failCgroupV1: false' >> /"));
         assert_eq!(set("cgroupDriver", "cgroupfs"), None);
+    }
+
+    #[test]
+    fn no_line_is_changed_in_a_file_that_has_none() {
+        for (text, wanted) in [
+            ("kind: a\nfailSwapOn: true\n", true),
+            ("kind: a\nfailSwapOn: true", false),
+            ("{\"kind\": \"a\"}\n", false),
+            ("\n {kind: a}\n", false),
+            ("", false),
+        ] {
+            assert_eq!(has_lines(text), wanted, "{text}");
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Which runtime the first node gets: what is asked for, and what is there.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use cri::{Client, Config};
-use seams::cri::{ListPodSandboxRequest, StatusRequest};
+use seams::cri::{ListPodSandboxRequest, PodSandbox, PodSandboxState, StatusRequest};
 use seams::{Runtime as _, SharedClock, start, timeout};
 use tokio::net::UnixStream;
 
@@ -19,6 +20,9 @@ const SOCKET: &str = SOCKETS[0];
 
 /// For one call. A runtime that takes longer is none to start with.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The label by which a sandbox tells whose it is.
+const POD_UID: &str = "io.kubernetes.pod.uid";
 
 /// What runs the first node's containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,24 +75,24 @@ impl fmt::Display for Unusable {
             Self::Occupied(pods) => write!(
                 formatter,
                 "containerd has {pods} pods of another node or cluster, which this one would end: \
-                 `crictl pods` shows them, `crictl rmp -fa` removes them all"
+                 `crictl pods` shows them; if nobody needs them, `crictl rmp -fa` removes them all"
             ),
         }
     }
 }
 
-/// Looks, if that matters, and chooses. `returns`: this machine was the cluster's node before,
-/// and its runtime's pods are taken for the cluster's.
+/// Looks, if that matters, and chooses. `own` are the pods of this machine, by their UIDs, if
+/// it was the cluster's node before.
 pub(super) async fn choose(
     wanted: Wanted,
-    returns: bool,
+    own: Option<&BTreeSet<String>>,
     clock: &SharedClock,
 ) -> Result<Chosen, Failure> {
     if wanted == Wanted::Sim {
         return Ok(Chosen::Simulated { why: None });
     }
     let root = rustix::process::geteuid().is_root();
-    let found = look(Path::new(SOCKET), root, returns, clock).await;
+    let found = look(Path::new(SOCKET), root, own, clock).await;
     decide(wanted, found)
 }
 
@@ -118,7 +122,7 @@ fn decide(
 async fn look(
     socket: &Path,
     root: bool,
-    returns: bool,
+    own: Option<&BTreeSet<String>>,
     clock: &SharedClock,
 ) -> Result<String, (Unusable, Option<String>)> {
     let without = |why| (why, None);
@@ -143,20 +147,24 @@ async fn look(
         ..Config::default()
     };
     let client = Client::new(&config, clock.clone()).map_err(|error| silent(&error))?;
-    let asked = ask(&client, returns).await;
+    let asked = ask(&client, own).await;
     client.close().await;
     asked
 }
 
-async fn ask(client: &Client, returns: bool) -> Result<String, (Unusable, Option<String>)> {
+async fn ask(
+    client: &Client,
+    own: Option<&BTreeSet<String>>,
+) -> Result<String, (Unusable, Option<String>)> {
     let silent = |cause: String| (Unusable::Silent(cause), None);
     let version = start::check(client).await;
     let version = version.map_err(|error| silent(error.to_string()))?;
     let version = version.runtime_version;
     let pods = client.list_pod_sandbox(ListPodSandboxRequest::default());
     let pods = pods.await.map_err(|error| silent(error.to_string()))?;
-    if !returns && !pods.items.is_empty() {
-        return Err((Unusable::Occupied(pods.items.len()), None));
+    let foreign = foreign(&pods.items, own);
+    if foreign > 0 {
+        return Err((Unusable::Occupied(foreign), None));
     }
     let status = client.status(StatusRequest { verbose: false }).await;
     let status = status.map_err(|error| silent(error.to_string()))?.status;
@@ -171,9 +179,51 @@ async fn ask(client: &Client, returns: bool) -> Result<String, (Unusable, Option
     }
 }
 
+/// How many are not the cluster's. Of a node that returns, sandboxes that have ended do not
+/// count: those of its own pods outlive the pods' directories.
+fn foreign(sandboxes: &[PodSandbox], own: Option<&BTreeSet<String>>) -> usize {
+    let is_foreign = |sandbox: &&PodSandbox| match own {
+        None => true,
+        Some(own) => {
+            let uid = sandbox.labels.get(POD_UID);
+            sandbox.state() == PodSandboxState::SandboxReady
+                && !uid.is_some_and(|uid| own.contains(uid))
+        }
+    };
+    sandboxes.iter().filter(is_foreign).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pods_that_the_cluster_has_no_directory_of_are_somebody_elses() {
+        let sandbox = |uid: Option<&str>, state: PodSandboxState| PodSandbox {
+            labels: uid
+                .map(|uid| (POD_UID.to_owned(), uid.to_owned()))
+                .into_iter()
+                .collect(),
+            state: state.into(),
+            ..PodSandbox::default()
+        };
+        let (ready, ended) = (
+            PodSandboxState::SandboxReady,
+            PodSandboxState::SandboxNotready,
+        );
+        let own = BTreeSet::from(["u-1".to_owned()]);
+        for (uid, state, returns, count) in [
+            (Some("u-1"), ready, true, 0),
+            (Some("u-2"), ready, true, 1),
+            (None, ready, true, 1),
+            (Some("u-2"), ended, true, 0),
+            (Some("u-1"), ready, false, 1),
+            (Some("u-2"), ended, false, 1),
+        ] {
+            let found = foreign(&[sandbox(uid, state)], returns.then_some(&own));
+            assert_eq!(found, count, "{uid:?} {state:?} {returns}");
+        }
+    }
 
     #[test]
     fn containerd_is_taken_where_it_can_be_used_and_its_lack_is_told() {

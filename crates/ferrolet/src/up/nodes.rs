@@ -1,6 +1,6 @@
 //! The nodes of the cluster: agents of this process, on this machine or on simulated ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use config::flags::CommandLine;
 use config::load::{judge, resolve};
-use fleet::spec::{FleetFile, GroupFile};
+use fleet::spec::{FLEET_LABEL, FleetFile, GroupFile};
 use fleet::{Common, Connections, Doors, Roster};
 use jiff::tz::TimeZone;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, Client, ResourceExt};
 use linux::LinuxHost;
 use linux::process::raise_open_files;
 use seams::Host as _;
@@ -23,7 +26,7 @@ use tokio_util::task::JoinMap;
 use super::place::{self, Place};
 use crate::cluster_access::ClusterAccess;
 use crate::fleet::{AUTHORITY, process, settings};
-use crate::kubelet::{self, configure, seams, working_directory};
+use crate::kubelet::{self, apply_limits, configure, seams, working_directory};
 use crate::output::Failure;
 use crate::version;
 
@@ -119,9 +122,40 @@ fn doors(
     Ok(Doors {
         config,
         address,
-        ports,
+        // What is beyond is for nodes whose port somebody takes before they do.
+        ports: *ports.start()..=*PORTS.end(),
         files: Arc::new(BTreeMap::from([(authority, content)])),
     })
+}
+
+/// Removes the objects of simulated nodes of an earlier start that are more than there are to
+/// be now: nobody runs them. Their names.
+pub(super) async fn remove_former(
+    client: &Client,
+    simulated: usize,
+) -> Result<Vec<String>, kube::Error> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let ours = ListParams::default().labels(&format!("{FLEET_LABEL}={FLEET}"));
+    let there = nodes.list_metadata(&ours).await?;
+    let there = there.items.iter().map(ResourceExt::name_any).collect();
+    let former = former(there, simulated);
+    for name in &former {
+        match nodes.delete(name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(former)
+}
+
+/// Of nodes that are there, those that are not among so many.
+fn former(there: Vec<String>, simulated: usize) -> Vec<String> {
+    let wanted = (0..simulated).map(|number| NAMES.replace("{}", &number.to_string()));
+    let wanted: BTreeSet<String> = wanted.collect();
+    let mut former = there;
+    former.retain(|name| !wanted.contains(name));
+    former
 }
 
 /// The first so many ports in a row of which all are free.
@@ -180,6 +214,7 @@ pub(super) fn run(
     let loaded = resolve(&line, &here)?;
     judge(&line, &loaded, Some(kubelet::machine(&line)))?;
     let config = configure(&line, &loaded, &here, log)?;
+    apply_limits(&loaded.settings);
     let seams = seams(&loaded.settings)?;
     let ending = ending.clone();
     tasks.spawn("the node", async move {
@@ -218,8 +253,9 @@ pub(super) fn refuse_taken_port() -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Ok(_) => Ok(()),
         Err(cause) => Err(Failure::Failed(format!(
-            "the node's port {PORT} cannot be had: {cause}; a kubelet may run here: end it, or \
-             choose --runtime sim"
+            "the node's port {PORT} cannot be had: {cause}; a kubelet may run here: choose \
+             --runtime sim, or end it and its pods, which run on without it and which this \
+             node would end"
         ))),
     }
 }
@@ -240,6 +276,19 @@ mod tests {
             assert_eq!(run_of(1..=10, count, free), run, "{count}");
         }
         assert_eq!(run_of(65_535..=65_535, 1, |_| false), None);
+    }
+
+    #[test]
+    fn of_fewer_nodes_the_last_are_former_ones() {
+        let there = || ["sim-0", "sim-1", "sim-2"].map(str::to_owned).to_vec();
+        for (simulated, wanted) in [
+            (0, &["sim-0", "sim-1", "sim-2"][..]),
+            (1, &["sim-1", "sim-2"]),
+            (3, &[]),
+            (9, &[]),
+        ] {
+            assert_eq!(former(there(), simulated), wanted, "{simulated}");
+        }
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Where a cluster is kept: its keys and objects, and the files of its nodes.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use linux::clear_away;
 use rustix::fs::{FlockOperation, flock};
+use seams::host::HostError;
 use tempfile::NamedTempFile;
 use thiserror::Error;
 
 use super::arguments::Arguments;
-use crate::kubelet::working_directory;
+use crate::kubelet::{say, working_directory};
 
 /// Why there is no place for a cluster.
 #[derive(Debug, Error)]
@@ -28,6 +31,12 @@ pub(super) enum PlaceError {
         root.display(), root.join(KUBECONFIG).display()
     )]
     Busy { root: PathBuf, by: String },
+    #[error(
+        "the directory of the cluster that is gone is left, with the key to it: {cause}; \
+         `grep {} /proc/self/mountinfo` shows what is mounted below it: unmount that, and only \
+         then remove {}", root.display(), root.display()
+    )]
+    Left { root: PathBuf, cause: HostError },
 }
 
 const KUBECONFIG: &str = "kubeconfig";
@@ -69,9 +78,14 @@ pub(crate) fn identity_flags(root: &Path, name: &str) -> Vec<String> {
 pub(crate) fn machine_flags(root: &Path, name: &str) -> Vec<String> {
     let own = [
         path_flag("config", &node_config_in(root, name)),
-        path_flag("root-dir", &root.join(NODES).join(name).join("kubelet")),
+        path_flag("root-dir", &root_directory(&root.join(NODES).join(name))),
     ];
     [own.to_vec(), identity_flags(root, name)].concat()
+}
+
+/// Where a node that is this machine has its pods' files, below its own directory.
+fn root_directory(node: &Path) -> PathBuf {
+    node.join("kubelet")
 }
 
 fn path_flag(name: &str, value: &Path) -> String {
@@ -85,17 +99,29 @@ pub(super) struct Place {
     kept: bool,
     /// Whoever holds the lock runs the cluster; its number is in the file.
     _lock: File,
-    _temporary: Option<Temporary>,
+    temporary: Option<Temporary>,
 }
 
 /// A directory that goes with whoever holds this.
 #[derive(Debug)]
-struct Temporary(PathBuf);
+struct Temporary(Option<PathBuf>);
+
+impl Temporary {
+    /// Directories of the machine may still be mounted in volumes of its pods: they are not
+    /// to go with it.
+    fn remove(&mut self) -> Result<(), PlaceError> {
+        let Some(root) = self.0.take() else {
+            return Ok(());
+        };
+        clear_away(&root).map_err(|cause| PlaceError::Left { root, cause })
+    }
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Whoever wanted it kept would have said so; what is left is in the way of nobody.
-        let _ = fs::remove_dir_all(&self.0);
+        if let Err(error) = self.remove() {
+            say(&format!("warning: {error}"));
+        }
     }
 }
 
@@ -111,14 +137,22 @@ impl Place {
     fn at(root: PathBuf, ephemeral: bool) -> Result<Self, PlaceError> {
         directory(&root)?;
         // Before anything can fail: it would be left behind.
-        let temporary = ephemeral.then(|| Temporary(root.clone()));
+        let temporary = ephemeral.then(|| Temporary(Some(root.clone())));
         let lock = lock(&root)?;
         Ok(Self {
             root,
             kept: !ephemeral,
             _lock: lock,
-            _temporary: temporary,
+            temporary,
         })
+    }
+
+    /// Goes, with the directory if that is not to be kept.
+    pub(super) fn leave(mut self) -> Result<(), PlaceError> {
+        match &mut self.temporary {
+            Some(temporary) => temporary.remove(),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -153,6 +187,20 @@ impl Place {
     /// A node's kubeconfig, as it is written by the node.
     pub(super) fn of_node(&self, name: &str) -> PathBuf {
         self.nodes().join(name)
+    }
+
+    /// The UIDs of the pods that a node has here; `None` if it never was one.
+    pub(super) fn pods_of_node(&self, name: &str) -> Option<BTreeSet<String>> {
+        let node = self.of_node(name);
+        if !node.exists() {
+            return None;
+        }
+        let pods = fs::read_dir(root_directory(&node).join("pods"));
+        let pods = pods.into_iter().flatten().flatten();
+        Some(
+            pods.map(|pod| pod.file_name().to_string_lossy().into_owned())
+                .collect(),
+        )
     }
 
     /// Puts a file in place, whole, for its owner only.
@@ -321,6 +369,39 @@ mod tests {
         assert!(told.contains(&by) && told.contains("KUBECONFIG"), "{told}");
         drop(first);
         assert!(Place::at(directory.path().to_owned(), false).is_ok());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_kept_goes_when_it_is_left_and_however_else_it_ends() {
+        for (ephemeral, leaves, stays) in [
+            (true, true, false),
+            (true, false, false),
+            (false, true, true),
+            (false, false, true),
+        ] {
+            let temporary = tempfile::tempdir().unwrap();
+            let root = temporary.path().join("up");
+            let place = Place::at(root.clone(), ephemeral).unwrap();
+            directory(&place.of_node("a")).unwrap();
+            if leaves {
+                place.leave().unwrap();
+            } else {
+                drop(place);
+            }
+            assert_eq!(root.exists(), stays, "{ephemeral} {leaves}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_was_here_before_is_known_by_the_directories_of_its_pods() {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = Place::at(temporary.path().to_owned(), false).unwrap();
+        assert_eq!(place.pods_of_node("a"), None);
+        directory(&place.of_node("a")).unwrap();
+        assert_eq!(place.pods_of_node("a"), Some(BTreeSet::new()));
+        directory(&place.of_node("a").join("kubelet/pods/u-1")).unwrap();
+        let pods = BTreeSet::from(["u-1".to_owned()]);
+        assert_eq!(place.pods_of_node("a"), Some(pods));
     }
 
     #[test]

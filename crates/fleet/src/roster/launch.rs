@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::{Launch, Launched, RosterError};
+use super::{Launch, Launched, Outcome, RosterError};
 use crate::hollow::Common;
 use crate::spec::FLEET_LABEL;
 
@@ -24,12 +24,16 @@ pub(super) fn agents(common: Common, client: Client) -> Launch {
         Box::pin(async move {
             let clock = common.options.clock.clone();
             let Err(error) = Box::pin(run(&common, client, &launched)).await else {
-                return;
+                return Outcome::Ended;
             };
             let node = &launched.spec.name;
             warn!(node, err = %error, "the node has failed, and will be started again");
             let again = clock.sleep(AGAIN);
             launched.end.run_until_cancelled(again).await;
+            match error {
+                RosterError::Agent(error) if error.is_port_taken() => Outcome::PortTaken,
+                _ => Outcome::Ended,
+            }
         })
     })
 }

@@ -48,6 +48,7 @@ impl Stage {
                 launched.end.cancelled().await;
                 slow.sleep(SLOW).await;
                 told.lock().unwrap().push(format!("-{name}"));
+                Outcome::Ended
             })
         });
         let (told, slow) = (story.clone(), clock.clone());
@@ -173,4 +174,29 @@ async fn at_the_end_all_nodes_end_and_their_objects_stay() {
     stage.shutdown.cancel();
     let story = stage.after(30).await;
     assert!(!story.iter().any(|step| step.starts_with('x')), "{story:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_port_is_taken_is_started_at_another_while_there_is_one() {
+    let clock: SharedClock = Arc::new(TokioClock::starting_at(SystemTime::UNIX_EPOCH));
+    let ports = Arc::new(Mutex::new(Vec::new()));
+    let (tried, again) = (ports.clone(), clock.clone());
+    let launch: Launch = Box::new(move |launched| {
+        let (tried, again) = (tried.clone(), again.clone());
+        Box::pin(async move {
+            let port = launched.address.map(|address| address.port());
+            tried.lock().unwrap().push(port.unwrap());
+            again.sleep(SLOW).await;
+            Outcome::PortTaken
+        })
+    });
+    let remove: Remove = Box::new(|_| Box::pin(async {}));
+    let machine = std::net::IpAddr::from([192, 0, 2, 7]);
+    let addresses = Addresses::new(Some((machine, 20_000..=20_001)));
+    let roster = Roster::with(launch, remove, addresses, clock.clone(), PACE);
+    let (_wanting, wanted) = watch::channel(nodes(1, ""));
+    let mut running = JoinSet::new();
+    running.spawn(roster.run(wanted, CancellationToken::new()));
+    clock.sleep(SLOW * 3).await;
+    assert_eq!(*ports.lock().unwrap(), [20_000, 20_001, 20_001]);
 }

@@ -220,16 +220,28 @@ async fn the_runtime_is_told_the_handler_where_images_differ_by_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_image_that_is_there_is_used_or_pulled_by_its_policy() {
-    for (policy, pulls) in [
-        (PullPolicy::Always, 1),
-        (PullPolicy::IfNotPresent, 0),
-        (PullPolicy::Never, 0),
+    for (policy, pulls, by_handler, handler) in [
+        (PullPolicy::Always, 1, false, ""),
+        (PullPolicy::IfNotPresent, 0, false, ""),
+        (PullPolicy::Never, 0, false, ""),
+        (PullPolicy::Never, 0, true, "kata"),
     ] {
-        let node = Node::new(config());
+        let node = Node::new(Config {
+            by_handler,
+            ..config()
+        });
         node.present(IMAGE);
-        let ensured = node.ensure(&wanted("a", IMAGE, policy)).await.unwrap();
+        let pod = wanted("a", IMAGE, policy);
+        let ensured = node.ensure(&pod).await.unwrap();
         assert_eq!(ensured.image_ref, REF);
         assert_eq!(node.registry.begun().len(), pulls, "{policy:?}");
+        // What is asked of the runtime may depend on the pod, as a pull does.
+        let looked = node.registry.state().looked.clone().unwrap();
+        let spec = looked.image.unwrap();
+        assert_eq!(spec.image, IMAGE);
+        assert_eq!(spec.annotations, pod.sandbox.annotations, "{policy:?}");
+        assert_eq!(spec.runtime_handler, handler, "{policy:?}");
+        assert!(!looked.verbose, "{policy:?}");
         if pulls == 0 {
             let text = r#"Pulled: Container image "r.io/app:1" already present on machine and can be accessed by the pod"#;
             assert_eq!(node.said(), [text]);
@@ -352,6 +364,78 @@ async fn one_pull_runs_at_a_time_and_who_came_first_is_next() {
     assert_eq!(node.registry.state().most, 1);
     let last = node.said().pop().unwrap();
     assert!(last.contains("in 1s (3s including waiting)"), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_takes_long_is_told_of_at_pauses_that_double() {
+    for (takes, told) in [
+        (59, &[][..]),
+        (61, &["1m0s"][..]),
+        (179, &["1m0s"][..]),
+        (16 * 60, &["1m0s", "3m0s", "7m0s", "15m0s"][..]),
+    ] {
+        for fails in [false, true] {
+            let node = Node::new(config());
+            let slow = (IMAGE.to_owned(), Duration::from_secs(takes));
+            node.registry.state().slow.extend([slow]);
+            if fails {
+                let error = RuntimeError::new("PullImage", Code::Unknown, "no");
+                node.registry.state().broken.insert(IMAGE.to_owned(), error);
+            }
+            let ensured = node.ensure(&wanted("a", IMAGE, PullPolicy::Always)).await;
+            assert_eq!(ensured.is_err(), fails);
+            // Nor is it told of once it is over.
+            tokio::time::advance(Duration::from_secs(3600)).await;
+            let said = node.said();
+            let [first, still @ .., last] = said.as_slice() else {
+                panic!("{said:?}");
+            };
+            assert_eq!(first, r#"Pulling: Pulling image "r.io/app:1""#);
+            let text =
+                |it: &&str| format!(r#"Pulling: Still pulling image "r.io/app:1" after {it}"#);
+            let told: Vec<_> = told.iter().map(text).collect();
+            assert_eq!(still, told, "{takes}");
+            let outcome = if fails { "Failed: " } else { "Pulled: " };
+            assert!(last.starts_with(outcome), "{last}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_waits_for_its_turn_is_told_of_as_waiting() {
+    let node = Node::new(config());
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60 + 30);
+    let slow = [("r.io/a:1", minutes(3)), ("r.io/b:1", minutes(1))];
+    let slow = slow.map(|(image, takes)| (image.to_owned(), takes));
+    node.registry.state().slow.extend(slow);
+    let pods = ["a", "b"].map(|it| wanted(it, &format!("r.io/{it}:1"), PullPolicy::Always));
+    for outcome in start(&node, pods).join_all().await {
+        outcome.unwrap();
+    }
+    let waits = |so_far| {
+        let text = "Still waiting for other pulls before pulling image";
+        format!(r#"Pulling: {text} "r.io/b:1" ({so_far} so far)"#)
+    };
+    let pulls = |image, so_far| {
+        let image = format!("r.io/{image}:1");
+        format!("Pulling: Still pulling image {image:?} after {so_far}")
+    };
+    let mut said = node.said();
+    said.retain(|it| it.contains("Still"));
+    // Of those that are told at the same moment either may be first.
+    said[..2].sort();
+    said[2..4].sort();
+    assert_eq!(
+        said,
+        [
+            pulls("a", "1m0s"),
+            waits("1m0s"),
+            pulls("a", "3m0s"),
+            waits("3m0s"),
+            // How long it pulls, not how long the pod waits: that is in the last event.
+            pulls("b", "1m0s"),
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -539,7 +623,7 @@ async fn a_pull_that_is_given_up_gives_its_turn_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn an_image_that_came_after_its_pull_was_given_up_is_not_for_everybody() {
     let node = Node::new(config());
-    let mut intent = node.records.intend(IMAGE).unwrap();
+    let mut intent = node.records.intend(IMAGE, None).unwrap();
     intent.begun();
     drop(intent);
     node.present(IMAGE);
@@ -552,6 +636,43 @@ async fn an_image_that_came_after_its_pull_was_given_up_is_not_for_everybody() {
     assert!(node.ensure(&stranger).await.is_err());
     let owner = wanted("b", IMAGE, PullPolicy::IfNotPresent).with_secret("s", "r.io", "team");
     node.ensure(&owner).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preloaded_image_is_everybodys_though_a_pull_of_it_was_cut_off() {
+    let node = Node::new(config());
+    node.present(IMAGE);
+    let mut running = start(&node, [wanted("a", IMAGE, PullPolicy::Always)]);
+    tokio::task::yield_now().await;
+    assert_eq!(node.registry.begun().len(), 1);
+    running.shutdown().await;
+    for _ in 0..2 {
+        let stranger = wanted("b", IMAGE, PullPolicy::Never);
+        assert_eq!(node.ensure(&stranger).await.unwrap().pulled, None);
+        // And so after a start of the agent.
+        node.images.adopt_left_behind().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_that_fails_does_not_make_an_image_everybodys() {
+    let node = Node::new(config());
+    node.private(IMAGE, &["team"]);
+    let owner = wanted("a", IMAGE, PullPolicy::Always).with_secret("s", "r.io", "team");
+    let mut running = start(&node, [owner]);
+    tokio::task::yield_now().await;
+    running.shutdown().await;
+    // It came all the same.
+    node.present(IMAGE);
+    let stranger = wanted("b", IMAGE, PullPolicy::IfNotPresent);
+    for _ in 0..2 {
+        node.ensure(&stranger).await.unwrap_err();
+        tokio::time::advance(Duration::from_secs(60)).await;
+    }
+    // Of an image that is gone nothing is left to be kept from anybody.
+    node.registry.state().present.clear();
+    node.ensure(&stranger).await.unwrap_err();
+    assert_eq!(node.records.left_behind().unwrap(), Vec::<String>::new());
 }
 
 #[test]

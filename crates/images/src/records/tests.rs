@@ -24,7 +24,7 @@ fn files(root: &tempfile::TempDir, kind: &str) -> Vec<String> {
 #[test]
 fn files_have_the_kubelets_content() {
     let (root, records) = on_disk();
-    let mut intent = records.intend("r.io/app:1").unwrap();
+    let mut intent = records.intend("r.io/app:1", None).unwrap();
     assert_eq!(
         files(&root, "pulling"),
         [concat!(
@@ -58,7 +58,7 @@ fn an_image_is_known_from_its_intent_on() {
     for records in [on_disk().1, Arc::new(Records::in_memory())] {
         let known = || records.known("r.io/app", "sha256:1").unwrap();
         assert_eq!(known(), Known::Nothing);
-        let intent = records.intend("r.io/app").unwrap();
+        let intent = records.intend("r.io/app", None).unwrap();
         assert_eq!(known(), Known::Intended);
         intent.pulled("sha256:1", None, at(1)).unwrap();
         let Known::Pulled(record) = known() else {
@@ -71,20 +71,20 @@ fn an_image_is_known_from_its_intent_on() {
 #[test]
 fn an_intent_ends_with_the_last_of_its_pulls() {
     let (root, records) = on_disk();
-    let first = records.intend("r.io/app").unwrap();
-    let second = records.intend("r.io/app").unwrap();
-    first.failed();
+    let first = records.intend("r.io/app", None).unwrap();
+    let second = records.intend("r.io/app", None).unwrap();
+    first.failed(false);
     assert_eq!(files(&root, "pulling").len(), 1);
-    second.failed();
+    second.failed(false);
     assert_eq!(files(&root, "pulling").len(), 0);
 }
 
 #[test]
 fn a_pull_that_is_given_up_leaves_its_intent_only_once_the_runtime_was_asked() {
     let (root, records) = on_disk();
-    drop(records.intend("r.io/app").unwrap());
+    drop(records.intend("r.io/app", None).unwrap());
     assert_eq!(files(&root, "pulling").len(), 0);
-    let mut intent = records.intend("r.io/app").unwrap();
+    let mut intent = records.intend("r.io/app", None).unwrap();
     intent.begun();
     drop(intent);
     assert_eq!(files(&root, "pulling").len(), 1);
@@ -92,15 +92,68 @@ fn a_pull_that_is_given_up_leaves_its_intent_only_once_the_runtime_was_asked() {
         records.known("r.io/app", "sha256:1").unwrap(),
         Known::Intended
     );
-    // The next pull of it sees how it ends.
-    records.intend("r.io/app").unwrap().failed();
-    assert_eq!(files(&root, "pulling").len(), 0);
+}
+
+#[test]
+fn an_intent_of_a_pull_that_was_cut_off_outlives_the_failures_of_others() {
+    let records = on_disk().1;
+    let cut_off = || {
+        let mut intent = records.intend("r.io/app", None).unwrap();
+        intent.begun();
+        drop(intent);
+    };
+    let intend = || records.intend("r.io/app", None).unwrap();
+    let known = || records.known("r.io/app", "sha256:1").unwrap();
+    cut_off();
+    assert!(intend().follows_one_cut_off());
+    intend().failed(false);
+    assert_eq!(known(), Known::Intended);
+    // Nor does it matter that one of them was under way before, or did not get its turn.
+    let before = intend();
+    cut_off();
+    before.failed(false);
+    drop(intend());
+    assert_eq!(known(), Known::Intended);
+    // What is not there after all has not come.
+    intend().failed(true);
+    assert_eq!(known(), Known::Nothing);
+    assert!(!intend().follows_one_cut_off());
+    // What was recorded is known.
+    cut_off();
+    intend().pulled("sha256:2", None, at(1)).unwrap();
+    assert_eq!(known(), Known::Nothing);
+}
+
+#[test]
+fn what_was_there_before_a_pull_that_was_cut_off_is_still_everybodys() {
+    let (root, records) = on_disk();
+    let (image, preloaded, later) = ("r.io/app", "sha256:1", "sha256:2");
+    let mut intent = records.intend(image, Some(preloaded)).unwrap();
+    intent.begun();
+    drop(intent);
+    let known = |records: &Records, image_ref| records.known(image, image_ref).unwrap();
+    assert_eq!(known(&records, preloaded), Known::Nothing);
+    assert_eq!(known(&records, later), Known::Intended);
+    // The next run finds it as it was.
+    let after = Arc::new(Records::on_disk(root.path()).unwrap());
+    after.adopt(image, preloaded, at(2)).unwrap();
+    assert_eq!(known(&after, preloaded), Known::Nothing);
+    assert_eq!(known(&after, later), Known::Intended);
+    // So do others that fail, or are cut off.
+    after.intend(image, Some(preloaded)).unwrap().failed(false);
+    assert_eq!(known(&after, preloaded), Known::Nothing);
+    // What such a pull has brought is nobody's.
+    after.intend(image, Some(later)).unwrap().failed(false);
+    assert_eq!(known(&after, later), Known::Intended);
+    after.adopt(image, later, at(3)).unwrap();
+    assert!(matches!(known(&after, later), Known::Pulled(_)));
+    assert_eq!(files(&root, "preloaded"), Vec::<String>::new());
 }
 
 #[test]
 fn what_a_crash_left_behind_is_adopted_without_credentials() {
     let (root, records) = on_disk();
-    let mut intent = records.intend("r.io/app").unwrap();
+    let mut intent = records.intend("r.io/app", None).unwrap();
     intent.begun();
     assert_eq!(
         records.left_behind().unwrap(),

@@ -150,13 +150,16 @@ impl Chart {
         })
     }
 
-    /// An answer of the container with this id; another may have taken its place.
-    pub(super) fn conclude(&mut self, number: usize, id: &Arc<str>, well: bool) {
+    /// An answer of the container with this id; another may have taken its place. Whether
+    /// it is news.
+    pub(super) fn conclude(&mut self, number: usize, id: &Arc<str>, well: bool) -> bool {
         let probe = &mut self.probes[number];
-        let stopped = probe.is_stopped(&self.view);
-        if probe.course.id() == Some(id) && !stopped {
-            probe.course.hear(&probe.rules, well);
+        if probe.course.id() != Some(id) || probe.is_stopped(&self.view) {
+            return false;
         }
+        let before = probe.course.result();
+        probe.course.hear(&probe.rules, well);
+        probe.course.result() != before
     }
 
     /// When a probe that was asked is asked next. A beat that it has missed meanwhile

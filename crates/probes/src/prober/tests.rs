@@ -1,7 +1,7 @@
 //! All probes of a node, over a runtime that does as it is told, in time that passes at
 //! once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
@@ -9,8 +9,8 @@ use std::time::UNIX_EPOCH;
 use k8s_openapi::api::core::v1::PodStatus;
 use seams::cri::{ExecSyncRequest, ExecSyncResponse};
 use seams::net::{Destination, Dialing};
-use seams::runtime::Answer;
-use seams::{Clock as _, Net, Runtime, SharedClock};
+use seams::runtime::{Answer, Code};
+use seams::{Clock as _, Net, Runtime, RuntimeError, SharedClock};
 use serde_json::{Value, json};
 use testkit::clock::TokioClock;
 use tokio::task::JoinSet;
@@ -29,6 +29,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 struct Commands {
     clock: SharedClock,
     answers: Mutex<BTreeMap<String, (i32, Duration)>>,
+    /// These cannot be run at all.
+    absent: Mutex<BTreeSet<String>>,
     /// When which command was asked of which container.
     asked: Mutex<Vec<(Duration, String, String)>>,
     at_once: AtomicUsize,
@@ -43,6 +45,7 @@ impl Runtime for Commands {
         self.asked.lock().unwrap().push(asked);
         let answer = self.answers.lock().unwrap().get(&word).copied();
         let (exit_code, lasts) = answer.unwrap_or_default();
+        let absent = self.absent.lock().unwrap().contains(&word);
         Box::pin(async move {
             let running = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
             self.most_at_once.fetch_max(running, Ordering::Relaxed);
@@ -50,6 +53,10 @@ impl Runtime for Commands {
                 self.clock.sleep(lasts).await;
             }
             self.at_once.fetch_sub(1, Ordering::Relaxed);
+            if absent {
+                let text = "executable file not found";
+                return Err(RuntimeError::new("ExecSync", Code::Unknown, text));
+            }
             Ok(ExecSyncResponse {
                 exit_code,
                 ..ExecSyncResponse::default()
@@ -90,6 +97,7 @@ impl Rig {
         let commands = Arc::new(Commands {
             clock: clock.clone(),
             answers: Mutex::default(),
+            absent: Mutex::default(),
             asked: Mutex::default(),
             at_once: AtomicUsize::new(0),
             most_at_once: AtomicUsize::new(0),
@@ -129,6 +137,16 @@ impl Rig {
             .lock()
             .unwrap()
             .insert(word.to_owned(), answer);
+    }
+
+    /// Whether a command can be run.
+    fn install(&self, word: &str, there: bool) {
+        let mut absent = self.commands.absent.lock().unwrap();
+        if there {
+            absent.remove(word);
+        } else {
+            absent.insert(word.to_owned());
+        }
     }
 
     /// When a command was asked, in milliseconds since the last time.
@@ -270,6 +288,32 @@ async fn a_container_that_is_ill_is_left_alone_until_another_takes_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_could_not_be_asked_is_neither_well_nor_ill_for_it() {
+    let rig = Rig::new().await;
+    let live = probe("live", &json!({ "failureThreshold": 2 }));
+    let pod = pod("u-1", &json!({ "livenessProbe": live }));
+    let mut place = rig.place("u-1");
+    // However often: at 60, 70 and 80 seconds, with three attempts each.
+    rig.install("live", false);
+    tell(&mut place, &pod, &status("c-1", 60, true));
+    rig.pass(Duration::from_secs(25)).await;
+    let thrice = |at: u128| [at; 3];
+    let all = [60_000, 70_000, 80_000].map(thrice).concat();
+    assert_eq!(rig.asked("live"), all);
+    assert_eq!(found(&mut place).unwrap().liveness, Some(Success));
+    // A failure is counted, and still is after one that does not count.
+    rig.answer("live", 1, 0);
+    for (there, verdict) in [(true, Success), (false, Success), (true, Failure)] {
+        rig.install("live", there);
+        rig.pass(Duration::from_secs(10)).await;
+        let found = found(&mut place).unwrap().liveness;
+        assert_eq!(found, Some(verdict), "it can be asked: {there}");
+    }
+    let times = [&[90_000][..], &thrice(100_000), &[110_000]].concat();
+    assert_eq!(rig.asked("live"), times);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_initial_delay_puts_off_the_first_question_to_a_beat_after_it() {
     let rig = Rig::new().await;
     let live = probe("live", &json!({ "initialDelaySeconds": 15 }));
@@ -332,26 +376,40 @@ async fn an_answer_of_a_container_that_was_replaced_meanwhile_says_nothing() {
 #[tokio::test(start_paused = true)]
 async fn of_a_pod_that_is_to_end_only_readiness_is_asked() {
     let rig = Rig::new().await;
-    let pod = pod(
+    let mut pod = pod(
         "u-1",
         &json!({
             "livenessProbe": probe("live", &json!({})),
             "readinessProbe": probe("ready", &json!({})),
         }),
     );
+    // Sidecars go on until the others have ended, and whoever is ill meanwhile is started
+    // anew: upstream goes on asking them, too.
+    let sidecar = json!([{
+        "name": "side", "restartPolicy": "Always",
+        "livenessProbe": probe("side-live", &json!({})),
+    }]);
+    let spec = Arc::get_mut(&mut pod).unwrap().spec.as_mut().unwrap();
+    spec.init_containers = Some(serde_json::from_value(sidecar).unwrap());
+    let mut running = status("c-1", 60, true);
+    let mut side = running.container_statuses.as_ref().unwrap()[0].clone();
+    "side".clone_into(&mut side.name);
+    side.container_id = Some("containerd://s-1".to_owned());
+    running.init_container_statuses = Some(vec![side]);
     let mut place = rig.place("u-1");
-    tell(&mut place, &pod, &status("c-1", 60, true));
+    tell(&mut place, &pod, &running);
     rig.pass(Duration::from_secs(5)).await;
-    let ending = View::of(&pod, &status("c-1", 60, true), End::Own).unwrap();
+    let ending = View::of(&pod, &running, End::Own).unwrap();
     place.tell(ending, true);
     rig.pass(Duration::from_secs(20)).await;
     assert_eq!(rig.asked("live"), [60_000]);
     assert_eq!(rig.asked("ready"), [60_000, 70_000, 80_000]);
+    assert_eq!(rig.asked("side-live"), [60_000, 70_000, 80_000]);
     let over = json!({ "phase": "Succeeded" });
     let over: PodStatus = serde_json::from_value(over).unwrap();
     tell(&mut place, &pod, &over);
     rig.pass(Duration::from_secs(20)).await;
-    assert!(rig.asked("ready").is_empty());
+    assert!(rig.asked("ready").is_empty() && rig.asked("side-live").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -534,4 +592,24 @@ fn an_event_is_about_the_part_of_the_pod_that_was_asked() {
     ] {
         assert_eq!(field_path(&pod, name).as_deref(), path);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_whose_times_are_near_are_asked_together_and_none_before_its_time() {
+    let rig = Rig::new().await;
+    let mut places = Vec::new();
+    for number in 0..3 {
+        let uid = format!("u-{number}");
+        let pod = pod(&uid, &json!({ "livenessProbe": probe("live", &json!({})) }));
+        let mut place = rig.place(&uid);
+        tell(&mut place, &pod, &status("c-1", 1, true));
+        places.push(place);
+        // Told of after 60.000, 60.007 and 60.014 seconds.
+        rig.pass(Duration::from_millis(7)).await;
+    }
+    rig.pass(Duration::from_secs(11)).await;
+    assert_eq!(
+        rig.asked("live"),
+        [60_000, 60_020, 60_020, 70_000, 70_020, 70_020]
+    );
 }

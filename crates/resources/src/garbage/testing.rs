@@ -11,10 +11,10 @@ use std::time::{Duration, SystemTime};
 use seams::SharedClock;
 use seams::cri::{
     Container, ContainerState, ContainerStatus, ContainerStatusRequest, ContainerStatusResponse,
-    ListContainersRequest, ListContainersResponse, ListPodSandboxRequest, ListPodSandboxResponse,
-    PodSandbox, RemoveContainerRequest, RemoveContainerResponse, RemovePodSandboxRequest,
-    RemovePodSandboxResponse, StopContainerRequest, StopContainerResponse, StopPodSandboxRequest,
-    StopPodSandboxResponse,
+    ExecSyncRequest, ExecSyncResponse, ListContainersRequest, ListContainersResponse,
+    ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox, RemoveContainerRequest,
+    RemoveContainerResponse, RemovePodSandboxRequest, RemovePodSandboxResponse,
+    StopContainerRequest, StopContainerResponse, StopPodSandboxRequest, StopPodSandboxResponse,
 };
 use seams::host::HostError;
 use seams::runtime::{Answer, Code, Runtime, RuntimeError};
@@ -201,6 +201,10 @@ impl Runtime for TestRuntime {
             }
         });
         Box::pin(std::future::ready(answer))
+    }
+
+    fn exec_sync(&self, request: ExecSyncRequest) -> Answer<'_, ExecSyncResponse> {
+        self.act("ExecSync", request.container_id, |_, _| {})
     }
 
     fn stop_container(&self, request: StopContainerRequest) -> Answer<'_, StopContainerResponse> {

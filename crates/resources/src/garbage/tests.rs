@@ -222,15 +222,27 @@ async fn a_container_stays_as_long_as_its_log_cannot_be_removed() {
 async fn a_container_whose_state_is_lost_is_stopped_with_its_grace_before_it_is_removed() {
     let mut node = Node::new(existing(&[]));
     node.add_dead("a", "c1", 1);
-    let grace = "io.kubernetes.pod.terminationGracePeriod".to_owned();
     let lost = |container: &mut Container| {
         container.state = ContainerState::ContainerUnknown.into();
-        container.annotations.insert(grace, "30".to_owned());
+        for (name, value) in [
+            ("io.kubernetes.pod.terminationGracePeriod", "30"),
+            // Nobody knows whether it was asked already: on purpose it is not asked here.
+            (
+                "io.kubernetes.container.preStopHandler",
+                r#"{"exec":{"command":["bye"]}}"#,
+            ),
+        ] {
+            container
+                .annotations
+                .insert(name.to_owned(), value.to_owned());
+        }
     };
     lost(&mut node.runtime.state().containers[0]);
     node.start();
     node.a_minute().await;
-    assert_eq!(node.acts()[..2], ["StopContainer c1", "RemoveContainer c1"]);
+    let acts = node.acts();
+    assert_eq!(acts[..2], ["StopContainer c1", "RemoveContainer c1"]);
+    assert!(acts.iter().all(|act| !act.contains("Exec")), "{acts:?}");
     assert_eq!(node.runtime.state().grace, 30);
 }
 

@@ -51,6 +51,7 @@ impl Assigned {
             portion,
             first,
             portions,
+            ..
         } = self.pool;
         if range.length != portion {
             return Err(Unfit::Length(range.length));
@@ -78,20 +79,25 @@ impl Assigned {
         let Pool {
             portion,
             first,
-            portions,
+            mappable,
+            ..
         } = self.pool;
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "any number will do"
         )]
-        let start = ((f64::from(portions) * random) as u32).min(portions.saturating_sub(1));
-        let mut numbers = (start..portions).chain(0..start);
+        let start = ((f64::from(mappable) * random) as u32).min(mappable.saturating_sub(1));
+        let mut numbers = (start..mappable).chain(0..start);
         let number = numbers.find(|number| !self.taken.contains(number));
         let number = number.ok_or(NotAssigned)?;
+        // No pool reaches beyond the last id; if one did, nobody would get the first ids.
+        let id = first.checked_add(number);
+        let id = id.and_then(|number| number.checked_mul(portion));
+        let id = id.ok_or(NotAssigned)?;
         self.take(uid, number);
         Ok(IdRange {
-            first: (first + number) * portion,
+            first: id,
             length: portion,
         })
     }
@@ -130,6 +136,7 @@ mod tests {
             portion: LENGTH,
             first: 2,
             portions,
+            mappable: portions,
         })
     }
 
@@ -178,10 +185,24 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ids_of_a_machine_can_be_given() {
+    fn the_last_ids_that_are_given_end_where_the_kernel_can_still_map_them() {
         let pool = Pool::new(None, LENGTH, 1).unwrap();
         let mut assigned = Assigned::new(pool);
         let last = assigned.assign(&uid("a"), 0.999_999_9).unwrap();
-        assert_eq!(u64::from(last.first) + u64::from(last.length), 1 << 32);
+        assert_eq!(last, range(65_534));
+        // One that another agent has given to a pod is no hindrance to others.
+        assert_eq!(assigned.record(&uid("b"), range(65_535)), Ok(()));
+        assert_eq!(assigned.assign(&uid("c"), 0.999_999_9), Ok(range(1)));
+    }
+
+    #[test]
+    fn ids_beyond_those_of_a_machine_are_not_given() {
+        let mut assigned = Assigned::new(Pool {
+            portion: LENGTH,
+            first: 65_536,
+            portions: 1,
+            mappable: 1,
+        });
+        assert_eq!(assigned.assign(&uid("a"), 0.0), Err(NotAssigned));
     }
 }

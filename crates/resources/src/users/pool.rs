@@ -18,6 +18,8 @@ pub struct Pool {
     /// The number of the first portion: portion 0 has the machine's own root.
     pub(super) first: u32,
     pub(super) portions: u32,
+    /// So many of them are given, from the first on.
+    pub(super) mappable: u32,
 }
 
 /// Why ids cannot be parted among pods.
@@ -41,13 +43,17 @@ pub enum BadPool {
     Root { first: u32, portion: u32 },
     #[error("kubelet user assigned IDs length {length} is not a multiple of {portion}")]
     Rest { length: u32, portion: u32 },
+    #[error(
+        "kubelet user assigned IDs from {first} on, {length} of them, reach beyond the {ALL} of a machine: give user \"kubelet\" fewer in /etc/subuid and /etc/subgid"
+    )]
+    Beyond { first: u32, length: u32 },
     #[error("kubelet user assigned IDs are not enough to support {0} pods")]
     Few(u32),
 }
 
 impl Pool {
     /// `told` are the ids that the kubelet's account may hand on; without, all but
-    /// the first portion.
+    /// the first portion. The last portion of all ids is never given.
     pub fn new(told: Option<&SubordinateIds>, portion: u32, pods: u32) -> Result<Self, BadPool> {
         if portion == 0 || !portion.is_multiple_of(UNIT) {
             return Err(BadPool::Length(portion));
@@ -70,14 +76,23 @@ impl Pool {
         if !length.is_multiple_of(portion) {
             return Err(BadPool::Rest { length, portion });
         }
+        let end = u64::from(first) + u64::from(length);
+        if end > ALL {
+            // Counted on from there, the first of them would be the machine's own root.
+            return Err(BadPool::Beyond { first, length });
+        }
         let portions = length / portion;
-        if portions < pods {
+        // The kernel maps no range up to the last id: where it ends is no number of 32 bits.
+        let unmappable = u32::from(end == ALL);
+        let mappable = portions.saturating_sub(unmappable);
+        if mappable < pods {
             return Err(BadPool::Few(pods));
         }
         Ok(Self {
             portion,
             first: first / portion,
             portions,
+            mappable,
         })
     }
 }
@@ -116,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn without_an_account_all_ids_but_the_first_portion_are_given() {
+    fn without_an_account_all_ids_but_the_first_and_the_last_portion_are_given() {
         let found = Pool::new(None, UNIT, 110).unwrap();
-        assert_eq!((found.first, found.portions), (1, 65_535));
+        assert_eq!((found.first, found.mappable), (1, 65_534));
         let found = Pool::new(None, 4 * UNIT, 110).unwrap();
-        assert_eq!((found.first, found.portions), (1, 16_383));
+        assert_eq!((found.first, found.mappable), (1, 16_382));
     }
 
     #[test]
@@ -129,6 +144,14 @@ mod tests {
         assert_eq!((found.first, found.portions), (1, 110));
         let found = Pool::new(Some(&told("0: kubelet 131072 7208960\n")), UNIT, 5).unwrap();
         assert_eq!((found.first, found.portions), (2, 110));
+        // Up to the last id, and one portion short of it.
+        for (line, mappable) in [
+            ("0: kubelet 4294836224 131072", 1),
+            ("0: kubelet 4294770688 131072", 2),
+        ] {
+            let found = Pool::new(Some(&told(line)), UNIT, 1).unwrap();
+            assert_eq!(found.mappable, mappable, "{line}");
+        }
     }
 
     #[test]
@@ -157,6 +180,18 @@ mod tests {
                 UNIT,
                 2,
                 "kubelet user assigned IDs are not enough to support 2 pods",
+            ),
+            (
+                "0: kubelet 4294901760 131072",
+                UNIT,
+                1,
+                "kubelet user assigned IDs from 4294901760 on, 131072 of them, reach beyond the 4294967296 of a machine: give user \"kubelet\" fewer in /etc/subuid and /etc/subgid",
+            ),
+            (
+                "0: kubelet 4294901760 65536",
+                UNIT,
+                1,
+                "kubelet user assigned IDs are not enough to support 1 pods",
             ),
             (
                 "0: kubelet 65536 65536",

@@ -93,3 +93,60 @@ impl Health {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn asked_of(health: &Health, query: &str) -> (u16, String) {
+        let answer = health.all(query);
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// A pod that the runtime does not answer for is that pod's problem: who asks how the
+    /// node fares in detail is told of it, and the node is well.
+    #[tokio::test]
+    async fn what_is_stuck_is_named_to_who_asks_for_more_and_makes_nobody_ill() {
+        let stuck = "the container runtime does not answer ContainerStatus for pod ns/web(u-1)";
+        let note = format!("note: {stuck}\n");
+        for (is_well, query, status, body) in [
+            (true, "", 200, "ok".to_owned()),
+            (
+                true,
+                "verbose",
+                200,
+                format!("[+]ping ok\n{note}healthz check passed\n"),
+            ),
+            (
+                true,
+                "verbose&exclude=ping",
+                200,
+                format!("[+]ping excluded: ok\n{note}healthz check passed\n"),
+            ),
+            // What may be behind it is told along with what is wrong.
+            (
+                false,
+                "",
+                500,
+                format!("[-]ping failed: reason withheld\n{note}healthz check failed\n"),
+            ),
+        ] {
+            let verdict = if is_well {
+                Ok(())
+            } else {
+                Err("no".to_owned())
+            };
+            let health = Health {
+                checks: vec![("ping", Arc::new(move || verdict.clone()))],
+                notes: Arc::new(|| vec![stuck.to_owned()]),
+                slis: Slis::default(),
+            };
+            let said = asked_of(&health, query).await;
+            assert_eq!(said, (status, body), "{query}, well: {is_well}");
+        }
+    }
+}

@@ -91,11 +91,13 @@ impl Adoption {
         !self.held.is_empty() && self.running.is_some()
     }
 
-    /// It was waited for long enough: what is held back goes on under its own uids.
+    /// It was waited for long enough: what is held back goes on under its own uids, but
+    /// for pods whose uid an earlier agent has kept. Those run under it.
     pub(super) fn give_up(&mut self) -> Vec<Delivery> {
         let held = std::mem::take(&mut self.held);
         self.decided.extend(held.keys());
-        held.into_values().collect()
+        let held = held.into_values();
+        held.map(|delivery| self.renamed(delivery)).collect()
     }
 
     fn release(&mut self) -> Vec<Delivery> {
@@ -318,6 +320,24 @@ mod tests {
         adoption.running(Some(runs("theirs")));
         assert!(adoption.take(delivery(Source::File, &[&other])).is_empty());
         assert!(adoption.waits_for_mirrors());
+    }
+
+    #[test]
+    fn a_uid_that_was_kept_is_kept_when_nobody_waits_any_longer_for_the_mirrors_of_others() {
+        let (kept, other) = (ours(WEB), ours(&WEB.replace("{name: web}", "{name: db}")));
+        let remembered = Uids::from([(uid_of(&kept), PodUid::new("theirs"))]);
+        let mut running = (*runs("theirs")).clone();
+        let mut of_other = ref_of(&other);
+        of_other.uid = PodUid::new("unknown");
+        running.insert(of_other);
+        let mut adoption = Adoption::remembering(remembered);
+        adoption.running(Some(Arc::new(running)));
+        let both = || delivery(Source::File, &[&kept, &other]);
+        assert!(adoption.take(both()).is_empty());
+        let expected = ["theirs".to_owned(), uid_of(&other).to_string()];
+        assert_eq!(uids(&adoption.give_up()), expected);
+        // And the next reading of the manifests is of the same two pods.
+        assert_eq!(uids(&adoption.take(both())), expected);
     }
 
     #[test]

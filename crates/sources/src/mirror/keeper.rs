@@ -1,6 +1,5 @@
 //! Does what the mirrors need, one after another.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use types::{PodName, PodRef};
 
+use super::failures::Failures;
 use super::{Step, decide, is_mirror_of, mirror_of};
 use crate::annotations::{name_of, ref_of};
-use types::desired::Desired;
+use types::desired::{Desired, StaticsAtWork};
 
 /// A look that backs the channels.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -37,8 +37,7 @@ pub struct MirrorKeeper {
     pub clock: SharedClock,
     pub own_node: watch::Receiver<Option<Arc<Node>>>,
     pub desired: watch::Receiver<Desired>,
-    /// Names of static pods that are being ended.
-    pub ending: watch::Receiver<BTreeSet<PodName>>,
+    pub at_work: watch::Receiver<StaticsAtWork>,
 }
 
 impl fmt::Debug for MirrorKeeper {
@@ -67,40 +66,44 @@ impl MirrorKeeper {
     }
 
     async fn keep(&mut self) {
+        let mut failures = Failures::default();
         loop {
-            let failed = self.look().await;
-            let pause = if failed {
-                RETRY.mul_f64(1.0 + 0.5 * self.clock.random())
-            } else {
-                PERIOD
-            };
+            self.look(&mut failures).await;
+            let now = self.clock.uptime();
+            let pause = failures.next().map(|next| next.saturating_sub(now));
+            let pause = pause.unwrap_or(PERIOD);
             tokio::select! {
                 () = self.clock.sleep(pause) => {}
                 () = changed(&mut self.desired) => {}
                 () = changed(&mut self.own_node) => {}
-                () = changed(&mut self.ending) => {}
+                () = changed(&mut self.at_work) => {}
             }
         }
     }
 
-    /// One look, and what it asks for. Whether something failed.
-    async fn look(&mut self) -> bool {
+    /// One look, and what it asks for, but for what has failed just before.
+    async fn look(&mut self, failures: &mut Failures) {
+        failures.pass(self.clock.uptime());
         let node = self.own_node.borrow_and_update().clone();
         let steps = decide(
             &self.desired.borrow_and_update(),
             node.as_deref(),
-            &self.ending.borrow_and_update(),
+            &self.at_work.borrow_and_update(),
         );
-        let mut failed = false;
         for step in steps {
-            let name = step.name();
+            if !failures.may_try(&step) {
+                continue;
+            }
+            let (name, purpose) = (step.name(), step.purpose());
             // Boxed, so that a keeper that waits is small.
             if let Err(error) = Box::pin(self.act(step, node.as_deref())).await {
-                failed = true;
                 warn!(pod = %name, err = %error, "a mirror pod is not as it should be, will try again");
+                let pause = RETRY.mul_f64(1.0 + 0.5 * self.clock.random());
+                failures.failed(name, purpose, self.clock.uptime() + pause);
+            } else {
+                failures.succeeded(&name);
             }
         }
-        failed
     }
 
     async fn act(&self, step: Step, node: Option<&Node>) -> Result<(), MirrorError> {
@@ -175,15 +178,6 @@ impl MirrorKeeper {
         match timeout(&*self.clock, ANSWER, request).await {
             Ok(outcome) => Ok(outcome?),
             Err(_) => Err(MirrorError::Silence),
-        }
-    }
-}
-
-impl Step {
-    fn name(&self) -> PodName {
-        match self {
-            Self::Create(pod) => name_of(pod),
-            Self::Replace(mirror, _) | Self::Remove(mirror) => mirror.name.clone(),
         }
     }
 }
@@ -305,7 +299,7 @@ mod tests {
         server: Shared,
         desired: watch::Sender<Desired>,
         own_node: watch::Sender<Option<Arc<Node>>>,
-        _ending: watch::Sender<BTreeSet<PodName>>,
+        _at_work: watch::Sender<StaticsAtWork>,
         clock: SharedClock,
     }
 
@@ -314,19 +308,19 @@ mod tests {
         let clock: SharedClock = Arc::new(TokioClock::starting_at(UNIX_EPOCH));
         let (desired, wanted) = watch::channel(wanted);
         let (own_node, seen_node) = watch::channel(Some(Arc::new(node())));
-        let (ending, names) = watch::channel(BTreeSet::new());
+        let (at_work, working) = watch::channel(StaticsAtWork::default());
         let keeper = MirrorKeeper {
             client: client(&server),
             clock: clock.clone(),
             own_node: seen_node,
             desired: wanted,
-            ending: names,
+            at_work: working,
         };
         let stage = Stage {
             server,
             desired,
             own_node,
-            _ending: ending,
+            _at_work: at_work,
             clock,
         };
         (stage, keeper)
@@ -421,6 +415,45 @@ mod tests {
             assert_eq!(stage.server.lock().unwrap().pods()[0], other);
             stage.server.lock().unwrap().pods.clear();
             assert_eq!(stage.calls(RETRY * 2).await, ["POST"]);
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_is_not_tried_again_for_the_changes_of_others() {
+        let statics = [static_pod("a", "1")];
+        let (stage, keeper) = stage(desired(&statics, Some(&[])));
+        stage.server.lock().unwrap().away = u32::MAX;
+        play(keeper, async || {
+            assert_eq!(stage.calls(MOMENT).await, ["POST"]);
+            for _ in 0..5 {
+                stage.show(&statics);
+                assert!(stage.calls(MOMENT).await.is_empty());
+            }
+            // Another one does not wait for it, nor does a new version of it.
+            let two = [static_pod("a", "1"), static_pod("b", "7")];
+            stage.show(&two);
+            assert_eq!(stage.calls(MOMENT).await, ["POST"]);
+            let newer = [static_pod("a", "2"), static_pod("b", "7")];
+            stage.show(&newer);
+            assert_eq!(stage.calls(MOMENT).await, ["POST"]);
+            // Both are tried again in their time, though nothing changes.
+            let retried = RETRY.mul_f64(1.5) + MOMENT;
+            assert_eq!(stage.calls(retried).await, ["POST", "POST"]);
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_wakes_for_what_failed_and_is_not_wanted_any_more() {
+        let statics = [static_pod("a", "1")];
+        let (stage, keeper) = stage(desired(&statics, Some(&[])));
+        stage.server.lock().unwrap().away = u32::MAX;
+        play(keeper, async || {
+            assert_eq!(stage.calls(MOMENT).await, ["POST"]);
+            stage.show(&[]);
+            // A keeper that wakes over and over does not let this time pass.
+            assert!(stage.calls(RETRY * 6).await.is_empty());
         })
         .await;
     }

@@ -60,3 +60,31 @@ fn who_was_ready_stays_so_however_young_it_is() {
         assert_eq!(case.first()["ready"], !said, "{id} {said}");
     }
 }
+
+#[test]
+fn of_several_each_goes_by_itself_whether_or_not_its_pod_was_ready() {
+    let probe = json!({"exec": {"command": ["x"]}});
+    let container = |name: &str| json!({"name": name, "readinessProbe": probe});
+    let mut case = Case::new()
+        .spec("containers", json!([container("a"), container("b")]))
+        .container("a", Running, 0)
+        .container("b", Running, 0);
+    let told = |name: &str, id: &str, ready: bool| {
+        json!({"name": name, "containerID": format!("containerd://{id}"), "ready": ready,
+            "started": true, "state": {"running": {}}})
+    };
+    case.api = json!({"phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [told("a", "a0", true), told("b", "b1", false)]});
+    let long_ago: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    // Younger and older than the agent.
+    for began in [NOW.parse().unwrap(), long_ago] {
+        let began = i64::try_from(began.as_nanosecond()).unwrap();
+        for container in &mut case.observed.containers {
+            container.started_at = began;
+        }
+        let status = case.status();
+        let ready = [0, 1].map(|place| status["containerStatuses"][place]["ready"].clone());
+        assert_eq!(ready, [true, false], "{began}");
+    }
+}

@@ -81,6 +81,8 @@ fn lines_of(text: &str, other: &str) -> String {
 pub struct Verdict {
     pub outcomes: Vec<Outcome>,
     pub took: Duration,
+    /// What was played a second time, as the first was not good.
+    pub again: Vec<&'static str>,
 }
 
 impl Verdict {
@@ -119,19 +121,11 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Plays them; `tell` hears of each as it ends.
-    pub fn play(&self, scenarios: &[Scenario], tell: impl Fn(&Outcome) + Sync) -> Result<Verdict> {
-        self.take(1, scenarios, tell)
-    }
-
     /// Plays them, and those that were not good once more, one at a time: on a machine that is
     /// too busy one side is cut short and the other is not, and that does not come again when
-    /// a scenario is alone. What differs in the second take, too, is a difference.
-    pub fn play_twice(
-        &self,
-        scenarios: &[Scenario],
-        tell: impl Fn(&Outcome) + Sync,
-    ) -> Result<Verdict> {
+    /// a scenario is alone. What differs in the second take, too, is a difference. `tell` hears
+    /// of each as it ends, in both takes: what differs now and then may still be a fault.
+    pub fn play(&self, scenarios: &[Scenario], tell: impl Fn(&Outcome) + Sync) -> Result<Verdict> {
         let mut verdict = self.take(1, scenarios, &tell)?;
         let doubtful = verdict.take_failed();
         if !doubtful.is_empty() {
@@ -140,6 +134,7 @@ impl Run<'_> {
                 parallel: 1,
             };
             let second = alone.take(2, &doubtful, &tell)?;
+            verdict.again = doubtful.iter().map(|scenario| scenario.name).collect();
             verdict.outcomes.extend(second.outcomes);
             verdict.took += second.took;
         }
@@ -182,6 +177,7 @@ impl Run<'_> {
                 .into_inner()
                 .unwrap_or_else(PoisonError::into_inner),
             took: start.elapsed(),
+            again: Vec::new(),
         })
     }
 }
@@ -336,6 +332,7 @@ mod tests {
                 outcome("bad", Some(anyhow!("both fail"))),
             ],
             took: Duration::ZERO,
+            again: Vec::new(),
         };
         let again: Vec<&str> = verdict.take_failed().iter().map(|it| it.name).collect();
         assert_eq!(again, ["bad"]);

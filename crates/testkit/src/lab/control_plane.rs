@@ -347,8 +347,9 @@ apiServer:
   extraArgs:
   # Without kube-proxy an aggregated API is reached at its endpoints.
   - {{name: enable-aggregator-routing, value: "true"}}
-  # Pods that trust what the cluster publishes; off in a stock cluster.
-  - {{name: feature-gates, value: "ClusterTrustBundle=true,ClusterTrustBundleProjection=true"}}
+  # Pods that trust what the cluster publishes, and those that choose how they are
+  # ended; off in a stock cluster.
+  - {{name: feature-gates, value: "ClusterTrustBundle=true,ClusterTrustBundleProjection=true,ContainerStopSignals=true"}}
   - {{name: runtime-config, value: "certificates.k8s.io/v1beta1/clustertrustbundles=true"}}
 controllerManager:
   extraArgs:

@@ -4,7 +4,7 @@
 //! readiness gates), or cannot be had in the lab: devices and claims of resources
 //! (no plugin), `volumeDevices` and `persistentVolumeClaim` (no block device, no
 //! CSI driver), huge pages, `AppArmor` profiles other than `Unconfined` (the kernel
-//! has none), `stopSignal` (behind a gate that is off), fields for Windows.
+//! has none), fields for Windows.
 
 /// A field and a spec. In a path `[]` stands for any item of a list; a key that has
 /// dots in it is not named.
@@ -81,6 +81,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "spec.containers[].lifecycle.preStop.sleep",
         "pre-stop-sleep",
     ),
+    ("spec.containers[].lifecycle.stopSignal", "stop-signal"),
     ("spec.containers[].name", "two-containers"),
     ("spec.containers[].ports[].containerPort", "ports"),
     ("spec.containers[].ports[].hostIP", "host-ports"),

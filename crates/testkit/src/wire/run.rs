@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const STILL: Duration = Duration::from_secs(12);
 const LOOK: Duration = Duration::from_millis(400);
 
+/// One of so many may be played a second time.
+const FEW: usize = 5;
+
 /// Which specs on which nodes.
 #[derive(Debug)]
 pub struct Run<'a> {
@@ -31,7 +34,22 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Plays them, and a few that differ once more with nothing beside them: what is told in
+    /// whole seconds (how long a container has left after its hook) depends on how busy the
+    /// machine is. What differs in the second take, too, is a difference.
     pub fn play(&self, specs: &[Spec]) -> Result<Verdict> {
+        let mut verdict = self.take(1, specs)?;
+        let few = specs.len().div_ceil(FEW);
+        if (1..=few).contains(&verdict.failed()) {
+            let failed = verdict.take_failed();
+            let is_doubtful = |spec: &&Spec| failed.contains(&spec.name);
+            let doubtful: Vec<Spec> = specs.iter().filter(is_doubtful).cloned().collect();
+            verdict.add(self.take(2, &doubtful)?);
+        }
+        Ok(verdict)
+    }
+
+    fn take(&self, number: u8, specs: &[Spec]) -> Result<Verdict> {
         let start = Instant::now();
         let api = Api::open(&self.wires.lab, "wire")?;
         let [first, second] = &self.wires.nodes;
@@ -39,7 +57,10 @@ impl Run<'_> {
             wires: self.wires,
             api: &api,
             specs,
-            sides: [Side::new(first, "a"), Side::new(second, "b")],
+            sides: [
+                Side::new(first, "a", number),
+                Side::new(second, "b", number),
+            ],
         };
         stage.make_objects()?;
         let mut seen = State::default();
@@ -126,11 +147,12 @@ impl State {
 }
 
 impl<'a> Side<'a> {
-    fn new(wired: &'a WiredNode, letter: &str) -> Self {
+    /// Of a take by its number: the namespaces of an earlier one may not be gone yet.
+    fn new(wired: &'a WiredNode, letter: &str, take: u8) -> Self {
         Self {
             index: usize::from(letter == "b"),
             wired,
-            namespace: format!("wire-{letter}-{}", std::process::id()),
+            namespace: format!("wire-{letter}-{}-{take}", std::process::id()),
         }
     }
 

@@ -93,6 +93,8 @@ impl Outcome {
 pub struct Verdict {
     pub outcomes: Vec<Outcome>,
     pub took: Duration,
+    /// What was played a second time, and in what it differed in the first.
+    pub again: Vec<String>,
     pages: Vec<Pages>,
 }
 
@@ -101,8 +103,34 @@ impl Verdict {
         Self {
             outcomes: pages.iter().map(Outcome::of).collect(),
             took,
+            again: Vec::new(),
             pages,
         }
+    }
+
+    /// Takes out what is not good, by name, and remembers in what it differed.
+    pub(super) fn take_failed(&mut self) -> Vec<&'static str> {
+        let failed = self.outcomes.extract_if(.., |outcome| !outcome.is_good());
+        let failed: Vec<Outcome> = failed.collect();
+        let names: Vec<&'static str> = failed.iter().map(|outcome| outcome.spec).collect();
+        self.pages.retain(|page| !names.contains(&page.spec));
+        for outcome in failed {
+            let differences = outcome.unexplained();
+            let told = differences
+                .map(|it| format!("{} ({}, {})", it.path, it.first, it.second))
+                .chain(outcome.error.clone());
+            let told: Vec<String> = told.collect();
+            let line = format!("{}: {}", outcome.spec, told.join("; "));
+            self.again.push(line);
+        }
+        names
+    }
+
+    /// What came of a second take.
+    pub(super) fn add(&mut self, second: Self) {
+        self.outcomes.extend(second.outcomes);
+        self.pages.extend(second.pages);
+        self.took += second.took;
     }
 
     pub fn failed(&self) -> usize {
@@ -140,6 +168,9 @@ impl Verdict {
             lines.push(format!("  upstream: {}", difference.first));
             lines.push(format!("  second:   {}", difference.second));
             lines.push(format!("  in:       {}", specs.join(", ")));
+        }
+        for line in &self.again {
+            lines.push(format!("played twice: {line}"));
         }
         let calls: usize = self.outcomes.iter().map(|outcome| outcome.calls).sum();
         lines.push(format!(
@@ -242,5 +273,23 @@ mod tests {
         );
         assert!(report.contains("in:       a, c"), "{report}");
         assert!(report.contains("ok   b"), "{report}");
+    }
+
+    #[test]
+    fn what_differs_again_in_a_second_take_differs() {
+        let played = |pages| Verdict::new(pages, Duration::from_secs(3));
+        let first = || {
+            let different = pages("a", [true, false], ["", ""]);
+            played(vec![different, pages("b", [true, true], ["", ""])])
+        };
+        for (second, failed) in [([true, true], 0), ([true, false], 1)] {
+            let mut verdict = first();
+            assert_eq!(verdict.take_failed(), ["a"]);
+            verdict.add(played(vec![pages("a", second, ["", ""])]));
+            assert_eq!((verdict.outcomes.len(), verdict.failed()), (2, failed));
+            let report = verdict.report();
+            let twice = "played twice: a: CreateContainer main#0.tty (true, false)";
+            assert!(report.contains(twice), "{report}");
+        }
     }
 }

@@ -31,6 +31,7 @@ eventRecordQPS: 0
 fileCheckFrequency: 2s
 syncFrequency: 10s
 allowedUnsafeSysctls: ['kernel.msg*', 'net.core.somaxconn']
+featureGates: {ContainerStopSignals: true}
 ";
 
 /// Both nodes, ready. They go when this value goes.

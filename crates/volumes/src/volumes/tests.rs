@@ -3,8 +3,10 @@
 
 mod bad_days;
 mod claims;
+mod labels;
 mod left_behind;
 mod parts;
+mod slow;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -92,7 +94,13 @@ fn scene() -> Scene {
 impl Scene {
     /// An agent that has just started.
     fn volumes(&self) -> Volumes {
-        self.volumes_with(Objects::Api(Box::new(ApiObjects {
+        self.volumes_with(self.objects())
+    }
+
+    fn objects(&self) -> Objects {
+        let (client, clock) = (self.client.clone(), self.clock.clone());
+        let (tasks, stop) = (self.tasks.clone(), CancellationToken::new());
+        Objects::Api(Box::new(ApiObjects {
             config_maps: self.config_maps.clone(),
             secrets: self.secrets.clone(),
             tokens: Tokens::new(self.client.clone(), self.clock.clone()),
@@ -102,21 +110,20 @@ impl Scene {
                 own_node: self.own_node.subscribe(),
             },
             trust: Some(Trust {
-                bundles: TrustBundles::new(
-                    self.client.clone(),
-                    self.clock.clone(),
-                    self.tasks.clone(),
-                    CancellationToken::new(),
-                ),
+                bundles: TrustBundles::new(client, clock, tasks, stop),
                 order: 0,
             }),
-        })))
+        }))
     }
 
     fn volumes_with(&self, objects: Objects) -> Volumes {
+        self.volumes_of(Arc::new(LinuxHost::new(PathBuf::from("/"))), objects)
+    }
+
+    fn volumes_of(&self, storage: SharedStorage, objects: Objects) -> Volumes {
         Volumes::new(Foundations {
             layout: Layout::new(self.root.path()),
-            storage: Arc::new(LinuxHost::new(PathBuf::from("/"))),
+            storage,
             clock: self.clock.clone(),
             objects,
             allocatable: self.allocatable.subscribe(),

@@ -271,7 +271,11 @@ impl Worker {
     }
 
     /// What a container that was just started is given to do. It ends if that fails.
-    pub(super) async fn post_start(&self, slot: &Slot, started: &Doomed) -> Result<(), NotStarted> {
+    pub(super) async fn post_start(
+        &mut self,
+        slot: &Slot,
+        started: &Doomed,
+    ) -> Result<(), NotStarted> {
         let lifecycle = started.container.lifecycle.as_ref();
         let Some(handler) = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
             return Ok(());
@@ -311,7 +315,10 @@ impl Worker {
             telling.container(&slot.pod, about, severity, reason, message);
         }
         match self.end(slot, started, &Order::default()).await {
-            Err(NotEnded::Cut) => return Err(NotStarted::Cut),
+            Err(NotEnded::Cut) => {
+                self.hooked.insert(started.id.clone());
+                return Err(NotStarted::Cut);
+            }
             Err(error) => {
                 warn!(pod = %self.pod, container = name, %error, "a container whose postStart hook failed is not ended");
             }

@@ -16,6 +16,10 @@ use crate::slot::Slot;
 use crate::spec::spec_of;
 use crate::task::Worker;
 
+/// For so long it is not told that a container ended whose place another takes. Where the
+/// other does not come, people have to know.
+const GAP: Duration = Duration::from_secs(2);
+
 impl Worker {
     pub(super) async fn kill_some(
         &mut self,
@@ -42,6 +46,7 @@ impl Worker {
         for (kill, ended) in kills.into_iter().zip(outcomes) {
             // Whatever the answer: it may have ended all the same.
             if kill.again {
+                self.gap_until = self.on.now() + GAP;
                 self.memory.replaced.insert(kill.id);
             }
             if let Err(error) = ended {

@@ -23,6 +23,7 @@ impl Worker {
         let pod = &slot.pod;
         let on = Arc::clone(&self.on);
         let view = Arc::clone(&on.node.borrow());
+        self.volumes_unread = true;
         if let Some(problem) = &view.network_problem
             && !uses_host_network(&spec_of(pod))
         {
@@ -56,6 +57,7 @@ impl Worker {
             mounted = mounting => mounted,
             () = self.cut(slot) => return Outcome::Cut,
         };
+        self.volumes_unread = false;
         match mounted {
             Ok(mut mounted) => {
                 mounted.refresh_at = self.not_at_once(mounted.refresh_at);

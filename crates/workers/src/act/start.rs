@@ -157,6 +157,7 @@ impl Worker {
                 Ok(()) => {
                     self.known.waiting.remove(&name);
                     self.memory.retry_container_at.remove(&name);
+                    self.told_of_wait.retain(|(waited, _)| *waited != name);
                     started.push((start.kind, name));
                 }
                 Err(Trouble::Cut) => {
@@ -399,7 +400,17 @@ impl Worker {
             stop_signals: on.settings.stop_signals,
             target,
         };
-        config(pod, container, &sources).map_err(|error| Trouble::config(error.to_string()))
+        let config = config(pod, container, &sources);
+        let config = config.map_err(|error| Trouble::config(error.to_string()))?;
+        // Last: what cannot be made is tried again for ever, and must not leave one each time.
+        if let Some(path) = files.termination.clone() {
+            let made = perform(&on.storage, move |storage| {
+                storage.make_file(&path, TERMINATION_MODE)
+            });
+            let made = made.await.and_then(|made| made);
+            made.map_err(|error| Trouble::config(error.to_string()))?;
+        }
+        Ok(config)
     }
 
     fn environment(
@@ -420,6 +431,7 @@ impl Worker {
             services: services.as_ref().map(|services| services.as_slice()),
             config_maps: &scene.found.config_maps,
             secrets: &scene.found.secrets,
+            unanswered: &scene.found.unanswered,
             has_api: on.objects.is_some(),
             files,
             surroundings: &surroundings,
@@ -551,9 +563,6 @@ impl Worker {
             storage.make_directory(&own, CONTAINER_MODE, CONTAINER_MODE)?;
             if let Some(hosts) = hosts {
                 storage.write_file(&made.hosts, &hosts, HOSTS_MODE)?;
-            }
-            if let Some(path) = &made.termination {
-                storage.make_file(path, TERMINATION_MODE)?;
             }
             Ok(())
         })

@@ -218,7 +218,9 @@ mod tests {
         ] {
             let rules = Rules::default();
             let answer = judged(&asks("1Gi", policy), &asks(memory, policy), rules, swap);
-            assert_eq!(answer.is_some(), infeasible, "{policy} {memory}");
+            let message = "In-place resize of containers with swap is not supported.";
+            let expected = infeasible.then(|| (INFEASIBLE.to_owned(), message.to_owned()));
+            assert_eq!(answer, expected, "{policy} {memory}");
         }
     }
 

@@ -115,6 +115,23 @@ fn a_pod_that_nobody_objects_to_is_admitted() {
     );
 }
 
+/// Who puts a pod on this node has decided that it may be there: gates and other schedulers
+/// are the scheduler's affair, upstream's kubelet does not look at them either.
+#[test]
+fn what_only_the_scheduler_asks_keeps_no_pod_away() {
+    let spread =
+        json!({ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule" });
+    for field in [
+        json!({ "schedulingGates": [{ "name": "example.com/quota" }] }),
+        json!({ "schedulerName": "nobody" }),
+        json!({ "topologySpreadConstraints": [spread] }),
+    ] {
+        let mut place = Place::new();
+        lay_over(&mut place.pod, &json!({ "spec": field }));
+        assert_eq!(place.admit(), Ok(Admitted::default()), "{field}");
+    }
+}
+
 #[test]
 fn each_rejection_has_its_reason_and_its_message() {
     for (reason, message, fault) in faults() {

@@ -127,6 +127,13 @@ impl Case {
         let ending = self.slot(uid).ending?;
         Some((ending.grace.as_secs(), ending.for_good))
     }
+
+    fn at_work(&self) -> Vec<(String, bool)> {
+        let at_work = self.fold.statics_at_work().pods.into_iter();
+        at_work
+            .map(|(pod, ending)| (pod.uid.to_string(), ending))
+            .collect()
+    }
 }
 
 #[test]
@@ -247,17 +254,13 @@ fn static_pods_of_one_name_follow_each_other() {
     case.sources.take("a");
     case.sources.file("web", "b");
     assert_eq!(case.told(), [changed("a")]);
-    let web = PodName {
-        namespace: "shop".to_owned(),
-        name: "web".to_owned(),
-    };
-    assert_eq!(case.fold.ending_statics(), BTreeSet::from([web]));
+    assert_eq!(case.at_work(), [("a".to_owned(), true)]);
     // One that waits and is gone before its turn never runs.
     case.sources.take("b");
     case.sources.file("web", "c");
     assert_eq!(case.told(), [forget("b")]);
     assert_eq!(case.removed("a"), [forget("a"), start("c")]);
-    assert_eq!(case.fold.ending_statics(), BTreeSet::new());
+    assert_eq!(case.at_work(), [("c".to_owned(), false)]);
 }
 
 #[test]
@@ -357,6 +360,34 @@ fn a_pod_is_let_in_or_rejected_beside_those_that_are_there() {
     case.sources.api("c");
     case.fold.desired(&case.sources.desired, &full);
     assert!(!is_rejected(&case, "c"));
+}
+
+#[test]
+fn nobody_is_asked_to_let_in_a_pod_that_is_ending_or_over() {
+    let nobody = |_: &Pod, _: &[&Pod]| {
+        Err(Rejection {
+            reason: "OutOfpods".to_owned(),
+            message: "none is wanted".to_owned(),
+        })
+    };
+    let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    let in_phase = |phase: &str| json!({ "status": { "phase": phase } });
+    for (source, parts, asked) in [
+        (Source::Api, json!({}), true),
+        (Source::Api, in_phase("Running"), true),
+        (Source::Api, in_phase("Failed"), false),
+        (Source::Api, in_phase("Succeeded"), false),
+        (Source::Api, deleted, false),
+        // What is said of a static pod in its manifest has not happened.
+        (Source::File, in_phase("Failed"), true),
+    ] {
+        let mut case = Case::new();
+        case.sources.put(source, "a", "a", &parts);
+        let orders = case.fold.desired(&case.sources.desired, &nobody);
+        assert_eq!(orders, [start("a")], "{source:?} {parts}");
+        let rejected = case.slot("a").rejected.is_some();
+        assert_eq!(rejected, asked, "{source:?} {parts}");
+    }
 }
 
 #[test]

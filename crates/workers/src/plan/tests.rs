@@ -224,8 +224,18 @@ fn a_pod_whose_sandbox_ended_gets_another_only_if_something_is_to_run_in_it() {
         case.observed.sandboxes[0].ready = false;
         case
     };
+    // Its container's own policy counts, whatever the pod's.
+    let by_itself = |code: i32| {
+        let containers = json!([{ "name": "c", "image": "i", "restartPolicy": "OnFailure" }]);
+        let case = Case::new(&json!({ "restartPolicy": "Always", "containers": containers }));
+        let mut case = case.sandbox().has(exited("c", code));
+        case.observed.sandboxes[0].ready = false;
+        case
+    };
     let another = Plan::Sandbox { attempt: 1 };
     for (case, expected) in [
+        (by_itself(0), rest()),
+        (by_itself(1), another.clone()),
         (ended("Always").has(exited("c", 0)), another.clone()),
         (ended("OnFailure").has(exited("c", 1)), another.clone()),
         (ended("OnFailure").has(exited("c", 0)), rest()),

@@ -31,6 +31,7 @@ pub struct Sources<'a> {
     /// Those that the pod refers to and that there are, by name.
     pub config_maps: &'a BTreeMap<String, ConfigMap>,
     pub secrets: &'a BTreeMap<String, Secret>,
+    pub unanswered: &'a Unanswered,
     /// Whether there is an API server that could have them.
     pub has_api: bool,
     /// Those that [`files::wanted`] names and that are in volumes of the pod; `None`
@@ -38,6 +39,9 @@ pub struct Sources<'a> {
     pub files: Option<&'a EnvFiles>,
     pub surroundings: &'a Surroundings,
 }
+
+/// Objects that may be there or not, as nobody has said so yet, and why.
+pub type Unanswered = BTreeMap<(Kind, String), String>;
 
 /// Why there is no environment: users see these texts in the container's status.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub enum EnvError {
     NoServices,
     #[error("{kind} {name:?} not found")]
     NoObject { kind: Kind, name: String },
+    #[error("{0}")]
+    Unanswered(String),
     #[error("couldn't get {} {namespace}/{name}, no kubeClient defined", kind.word())]
     NoApi {
         kind: Kind,
@@ -76,7 +82,7 @@ pub enum EnvError {
 }
 
 /// What holds values for environments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     ConfigMap,
     Secret,
@@ -276,6 +282,10 @@ impl Declared<'_> {
                 namespace: self.pod.metadata.namespace.clone().unwrap_or_default(),
                 name: name.to_owned(),
             });
+        }
+        // An optional one, too: without its variables the container would run for good.
+        if let Some(why) = self.sources.unanswered.get(&(kind, name.to_owned())) {
+            return Err(EnvError::Unanswered(why.clone()));
         }
         if found.is_none() && optional != Some(true) {
             return Err(EnvError::NoObject {

@@ -42,6 +42,8 @@ pub(crate) enum Manner {
     Hangs,
     /// Hangs at calls of these paths.
     HangsAt(&'static [&'static str]),
+    /// Refuses calls of these paths so.
+    RefusesAt(&'static [&'static str], Code),
     /// Refuses this many, then answers.
     Stumbles(Arc<AtomicUsize>),
     /// Answers `RuntimeConfig` with this driver.
@@ -166,6 +168,9 @@ async fn answer(manner: Manner, seen: Arc<Seen>, request: Request<Incoming>) -> 
         Manner::Refuses(code, words) => return Status::new(*code, *words).into_http(),
         Manner::Hangs => std::future::pending().await,
         Manner::HangsAt(paths) if paths.contains(&path.as_str()) => std::future::pending().await,
+        Manner::RefusesAt(paths, code) if paths.contains(&path.as_str()) => {
+            return Status::new(*code, path).into_http();
+        }
         Manner::Stumbles(left) => {
             let left = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
             if left.is_ok() {

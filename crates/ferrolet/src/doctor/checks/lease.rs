@@ -50,10 +50,11 @@ pub(in crate::doctor) fn judge(facts: &Facts) -> Vec<Finding> {
         .filter(|holder| **holder != facts.node_name)
     {
         let cause = format!("{holder} renews it, which is not this node");
-        findings.push(Finding::warning(&object, cause).mended_by(format!(
-            "kubectl --namespace kube-node-lease delete lease {}",
+        let delete = format!(
+            "--namespace kube-node-lease delete lease {}",
             facts.node_name
-        )));
+        );
+        findings.push(Finding::warning(&object, cause).mended_by(facts.remedies.kubectl(&delete)));
     }
     let silence = lease.silence(facts.now);
     if silence > lease.life {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use cluster::preflight::{Outcome, checks};
 
 use crate::doctor::finding::Finding;
+use crate::local_node::Remedies;
 
 #[derive(Clone, Debug)]
 pub(in crate::doctor) struct Facts {
@@ -17,6 +18,7 @@ pub(in crate::doctor) struct Facts {
     pub(in crate::doctor) found: Found,
     /// `None` where it cannot be read.
     pub(in crate::doctor) ip_forward: Option<bool>,
+    pub(in crate::doctor) remedies: Remedies,
 }
 
 /// The configuration that counts: the first by name.
@@ -43,17 +45,32 @@ pub(in crate::doctor) fn judge(facts: &Facts) -> Vec<Finding> {
         Some(Err(cause)) => Some(cause),
         _ => None,
     };
-    let look = "kubectl get daemonsets --all-namespaces";
+    // Where nobody runs DaemonSets, none has put anything there.
+    let look = (!facts.remedies.is_up()).then(|| {
+        let words = "get daemonsets --all-namespaces";
+        facts.remedies.kubectl(words)
+    });
+    let mended = |finding: Finding| match &look {
+        Some(look) => finding.mended_by(look),
+        None => finding,
+    };
     match &facts.found {
         Found::Nothing => {
-            let cause = "there is no configuration of a pod network here, so that only pods on the host's network start; install the cluster's network, whose DaemonSet puts it here";
+            let cause = format!(
+                "there is no configuration of a pod network here, so that only pods on the host's network start; {}",
+                if facts.remedies.is_up() {
+                    "put one here by hand, such as that of the plugin `bridge`: a cluster of `ferrolet up` has no DaemonSet that would"
+                } else {
+                    "install the cluster's network, whose DaemonSet puts it here"
+                }
+            );
             let finding = match facts.ready {
                 // A runtime may look elsewhere.
                 Some(Ok(())) => None,
                 Some(Err(_)) => Some(Finding::error(&directory, cause)),
                 None => Some(Finding::warning(&directory, cause)),
             };
-            findings.extend(finding.map(|finding| finding.mended_by(look)));
+            findings.extend(finding.map(mended));
         }
         Found::Broken { name, cause } => {
             let object = format!("{directory}/{name}");
@@ -79,13 +96,13 @@ pub(in crate::doctor) fn judge(facts: &Facts) -> Vec<Finding> {
                 // Where the runtime looks is not known, only where runtimes usually do.
                 None => Finding::warning(object, cause),
             };
-            findings.push(finding.mended_by(look));
+            findings.push(mended(finding));
         }
         Found::Configuration { .. } | Found::Forbidden => {}
     }
     if let (Some(cause), true) = (unready, findings.is_empty()) {
         let cause = format!("the runtime says that the pod network is not ready: {cause}");
-        findings.push(Finding::error(&directory, cause).mended_by(look));
+        findings.push(mended(Finding::error(&directory, cause)));
     }
     let forwarding = checks::ip_forward(facts.ip_forward);
     if forwarding.outcome != Outcome::Ok {
@@ -114,7 +131,7 @@ pub(in crate::doctor) fn told(facts: &Facts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::checks::testing::summary;
+    use crate::doctor::checks::testing::{of_up, remedies, summary};
 
     fn configured(missing: &[&str]) -> Found {
         Found::Configuration {
@@ -130,7 +147,22 @@ mod tests {
             programs: vec!["/opt/cni/bin".into()],
             found,
             ip_forward: Some(true),
+            remedies: remedies(),
         }
+    }
+
+    #[test]
+    fn a_cluster_without_controllers_is_not_asked_for_daemonsets() {
+        let mut facts = facts(None, Found::Nothing);
+        let told = |facts: &Facts| summary(&judge(facts)).join(" ");
+        let said = told(&facts);
+        assert!(
+            said.ends_with("=> kubectl get daemonsets --all-namespaces"),
+            "{said}"
+        );
+        facts.remedies = of_up();
+        let said = told(&facts);
+        assert!(said.contains("by hand") && said.ends_with("=> -"), "{said}");
     }
 
     #[test]

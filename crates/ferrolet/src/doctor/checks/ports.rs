@@ -36,21 +36,37 @@ pub(in crate::doctor) fn judge(facts: &Facts) -> Vec<Finding> {
     verdicts.flatten().collect()
 }
 
-fn one(facts: &Facts, wanted: &Wanted) -> Option<Finding> {
-    let port = wanted.port;
-    let object = format!("port {port} ({})", wanted.setting);
-    let holders: Vec<&Taken> = facts
-        .taken
-        .iter()
-        .filter(|taken| taken.meets(wanted))
-        .collect();
-    let stranger = holders.iter().find(|taken| match &taken.owner {
+/// How a port is.
+enum State<'a> {
+    Free,
+    Agents,
+    /// Somebody else has it.
+    Taken(&'a Taken),
+    /// The agent runs, and does not have it.
+    Unheard,
+}
+
+fn state<'a>(facts: &'a Facts, wanted: &Wanted) -> State<'a> {
+    let holders = || facts.taken.iter().filter(|taken| taken.meets(wanted));
+    let stranger = holders().find(|taken| match &taken.owner {
         Some((id, _)) => Some(*id) != facts.agent,
         // Whoever runs as another user may be the agent.
         None => facts.agent.is_none(),
     });
-    if let Some(stranger) = stranger {
-        return Some(match &stranger.owner {
+    match (stranger, facts.agent) {
+        (Some(stranger), _) => State::Taken(stranger),
+        (None, None) => State::Free,
+        (None, Some(_)) if holders().next().is_none() => State::Unheard,
+        (None, Some(_)) => State::Agents,
+    }
+}
+
+fn one(facts: &Facts, wanted: &Wanted) -> Option<Finding> {
+    let port = wanted.port;
+    let object = format!("port {port} ({})", wanted.setting);
+    match state(facts, wanted) {
+        State::Free | State::Agents => None,
+        State::Taken(stranger) => Some(match &stranger.owner {
             Some((id, name)) => {
                 let cause = format!(
                     "{name} (process {id}) has it; end that, or give one of the two another port"
@@ -60,13 +76,12 @@ fn one(facts: &Facts, wanted: &Wanted) -> Option<Finding> {
             None => Finding::error(object, "somebody has it; see who").mended_by(format!(
                 "sudo ss --listening --tcp --numeric --processes 'sport = :{port}'"
             )),
-        });
+        }),
+        State::Unheard => {
+            let cause = "the agent runs, and does not listen on it; its log says why";
+            Some(Finding::error(object, cause).mended_by(facts.remedies.log()))
+        }
     }
-    if facts.agent.is_some() && holders.is_empty() {
-        let cause = "the agent runs, and does not listen on it; its log says why";
-        return Some(Finding::error(object, cause).mended_by(facts.remedies.log()));
-    }
-    None
 }
 
 impl Taken {
@@ -78,17 +93,24 @@ impl Taken {
 }
 
 pub(in crate::doctor) fn told(facts: &Facts) -> String {
-    let ports: Vec<String> = facts
-        .wanted
+    let mut states: Vec<(&str, Vec<String>)> = Vec::new();
+    for wanted in &facts.wanted {
+        let word = match state(facts, wanted) {
+            State::Free => "free",
+            State::Agents => "the agent's",
+            State::Taken(_) => "taken",
+            State::Unheard => "not listened on",
+        };
+        let port = wanted.port.to_string();
+        match states.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, ports)) => ports.push(port),
+            None => states.push((word, vec![port])),
+        }
+    }
+    let states = states
         .iter()
-        .map(|wanted| wanted.port.to_string())
-        .collect();
-    let state = if facts.agent.is_some() {
-        "the agent's"
-    } else {
-        "free"
-    };
-    format!("{}: {state}", ports.join(", "))
+        .map(|(word, ports)| format!("{}: {word}", ports.join(", ")));
+    states.collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -157,5 +179,32 @@ mod tests {
         }
         let found = judge(&facts(None, &[(HERE, Some(12))]));
         assert_eq!(found[0].command.as_deref(), Some("kill 12"));
+    }
+
+    #[test]
+    fn the_table_says_of_each_port_what_the_findings_say() {
+        for (agent, taken, expected) in [
+            (None, vec![], "10248: free; 10250: taken"),
+            (None, vec![(HERE, Some(12))], "10248, 10250: taken"),
+            (
+                Some(7),
+                vec![(HERE, Some(7))],
+                "10248: the agent's; 10250: taken",
+            ),
+            (Some(7), vec![], "10248: not listened on; 10250: taken"),
+        ] {
+            let mut facts = facts(agent, &taken);
+            facts.wanted.push(Wanted {
+                setting: "port",
+                address: EVERYWHERE,
+                port: 10250,
+            });
+            facts.taken.push(Taken {
+                address: EVERYWHERE,
+                port: 10250,
+                owner: Some((12, "kubelet".to_owned())),
+            });
+            assert_eq!(told(&facts), expected);
+        }
     }
 }

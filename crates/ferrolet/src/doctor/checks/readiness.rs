@@ -56,7 +56,7 @@ pub(in crate::doctor) fn judge(facts: &Facts) -> Vec<Finding> {
         return vec![Finding::error(object, cause).mended_by(command)];
     };
     let mut findings = Vec::new();
-    let describe = format!("kubectl describe node {name}");
+    let describe = facts.remedies.kubectl(&format!("describe node {name}"));
     match node.ready() {
         None => findings
             .push(Finding::error(&object, "it has no Ready condition yet").mended_by(&describe)),

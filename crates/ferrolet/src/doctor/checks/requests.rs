@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use cluster::csr::{Described, NODE_SERVING_SIGNER};
 
 use crate::doctor::finding::Finding;
+use crate::local_node::Remedies;
 use crate::local_node::look::Look;
 
 /// What the control plane approves by itself, it approves in seconds.
@@ -18,6 +19,7 @@ pub(in crate::doctor) struct Facts {
     /// The requests that the agent tells of, which are judged with its certificates.
     pub(in crate::doctor) told: Vec<String>,
     pub(in crate::doctor) now: SystemTime,
+    pub(in crate::doctor) remedies: Remedies,
 }
 
 pub(in crate::doctor) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -40,7 +42,8 @@ pub(in crate::doctor) fn judge(facts: &Facts) -> Vec<Finding> {
             "the node's client certificate waits for approval"
         };
         let finding = Finding::error(format!("CSR {}", request.name), cause);
-        findings.push(finding.mended_by(format!("kubectl certificate approve {}", request.name)));
+        let approve = format!("certificate approve {}", request.name);
+        findings.push(finding.mended_by(facts.remedies.kubectl(&approve)));
     }
     findings
 }
@@ -58,6 +61,7 @@ mod tests {
     use cluster::csr::{Approval, Condition, NODE_CLIENT_SIGNER, RequestFault};
 
     use super::*;
+    use crate::doctor::checks::testing::remedies;
 
     fn request(name: &str, signer: &str, approval: Approval, age: u64) -> Described {
         Described {
@@ -86,6 +90,7 @@ mod tests {
             requests: Look::Seen(requests),
             told: told.iter().map(|&name| name.to_owned()).collect(),
             now: now(),
+            remedies: remedies(),
         };
         judge(&facts)
             .into_iter()

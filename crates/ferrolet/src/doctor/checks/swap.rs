@@ -31,8 +31,9 @@ pub(in crate::doctor) fn told(facts: &Facts) -> String {
     if facts.swaps.is_empty() {
         return "none".to_owned();
     }
+    let verdict = if facts.refused { "refused" } else { "accepted" };
     format!(
-        "in use, and accepted by failSwapOn: {}",
+        "in use, and {verdict} by failSwapOn: {}",
         facts.swaps.join(", ")
     )
 }
@@ -55,6 +56,8 @@ mod tests {
                 refused,
                 agent_runs,
             };
+            let accepted = told(&facts).contains("accepted");
+            assert_eq!(accepted, swaps > 0 && !refused, "{facts:?}");
             let found = summary(&judge(&facts));
             assert_eq!(found.is_empty(), expected.is_empty(), "{facts:?}");
             if let Some(found) = found.first() {

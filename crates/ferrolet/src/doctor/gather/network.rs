@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::doctor::checks::network::{Facts, Found};
+use crate::local_node::Remedies;
 
 /// What the runtime says of the network, and where it looks.
 #[derive(Clone, Debug)]
@@ -28,21 +29,30 @@ impl Default for NetworkSettings {
     }
 }
 
-pub(super) fn look(settings: &NetworkSettings, ip_forward: Option<bool>) -> Facts {
+pub(super) fn look(
+    settings: &NetworkSettings,
+    ip_forward: Option<bool>,
+    remedies: Remedies,
+) -> Facts {
     Facts {
         found: found(&settings.directory, &settings.programs),
-        ..unread(settings, ip_forward)
+        ..unread(settings, ip_forward, remedies)
     }
 }
 
 /// What is known without the disk.
-pub(super) fn unread(settings: &NetworkSettings, ip_forward: Option<bool>) -> Facts {
+pub(super) fn unread(
+    settings: &NetworkSettings,
+    ip_forward: Option<bool>,
+    remedies: Remedies,
+) -> Facts {
     Facts {
         ready: settings.ready.clone(),
         directory: settings.directory.clone(),
         programs: settings.programs.clone(),
         found: Found::Forbidden,
         ip_forward,
+        remedies,
     }
 }
 

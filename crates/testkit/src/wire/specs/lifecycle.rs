@@ -51,6 +51,21 @@ pub(super) fn specs() -> Vec<Spec> {
             "postStart": {"exec": {"command": ["true"]}},
             "preStop": {"exec": {"command": ["true"]}},
         }})),
+        // A pod that chooses its signals says for which system it is.
+        spec("stop-signal")
+            .pod(json!({"os": {"name": "linux"}}))
+            .main(json!({"lifecycle": {"stopSignal": "SIGUSR1"}}))
+            .and(
+                "real-time",
+                json!({"lifecycle": {"stopSignal": "SIGRTMIN+3"}}),
+            )
+            .and("usual", json!({})),
+        spec("stop-signal-and-hook")
+            .pod(json!({"os": {"name": "linux"}}))
+            .main(json!({"lifecycle": {
+                "stopSignal": "SIGQUIT",
+                "preStop": {"exec": {"command": ["true"]}},
+            }})),
         spec("grace-of-the-pod").pod(json!({"terminationGracePeriodSeconds": 7})),
         spec("grace-zero").pod(json!({"terminationGracePeriodSeconds": 0})),
         spec("grace-one").pod(json!({"terminationGracePeriodSeconds": 1})),

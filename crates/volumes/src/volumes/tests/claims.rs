@@ -3,7 +3,7 @@
 use super::*;
 
 /// A claim `c`, bound to a volume `pv` of this kind.
-fn bound(scene: &Scene, source: &Value) {
+pub(super) fn bound(scene: &Scene, source: &Value) {
     let claim = json!({
         "metadata": {"uid": "c-1"},
         "spec": {"volumeName": "pv"},
@@ -16,24 +16,24 @@ fn bound(scene: &Scene, source: &Value) {
     scene.server.put("persistentvolumes", "pv", volume);
 }
 
-fn claiming(read_only: bool) -> Pod {
+pub(super) fn claiming(read_only: bool) -> Pod {
     let claim = json!({"claimName": "c", "readOnly": read_only});
     pod(&json!([{"name": "data", "persistentVolumeClaim": claim}]))
 }
 
 /// A directory of the machine that must outlive everything.
-fn precious() -> TempDir {
+pub(super) fn precious() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("data"), "kept").unwrap();
     directory
 }
 
-fn assert_kept(precious: &TempDir) {
+pub(super) fn assert_kept(precious: &TempDir) {
     let data = fs::read_to_string(precious.path().join("data")).unwrap();
     assert_eq!(data, "kept");
 }
 
-const LOCAL: &str = "kubernetes.io~local-volume/pv";
+pub(super) const LOCAL: &str = "kubernetes.io~local-volume/pv";
 
 #[test]
 fn a_claim_is_told_of_until_it_is_bound_and_mounted_then() {
@@ -192,7 +192,7 @@ fn a_claim_for_reading_only_gives_a_mount_that_cannot_be_written() {
     });
 }
 
-fn with_group(group: u32, uid: &str) -> Pod {
+pub(super) fn with_group(group: u32, uid: &str) -> Pod {
     let mut pod = claiming(false);
     pod.metadata.uid = Some(uid.to_owned());
     let spec = pod.spec.as_mut().unwrap();
@@ -213,13 +213,14 @@ fn a_group_gets_a_local_volume_once_and_a_second_one_is_warned() {
         let told: Vec<_> = second
             .notices
             .iter()
-            .map(|it| it.message.as_str())
+            .map(|it| (it.reason, it.message.as_str()))
             .collect();
         assert_eq!(
             told,
-            [
+            [(
+                "AlreadyMountedVolume",
                 "The requested fsGroup is 4343, but the volume pv has GID 4242. The volume may not be shareable."
-            ]
+            )]
         );
         let again = volumes.mount(&with_group(4343, "other")).await.unwrap();
         assert!(again.notices.is_empty(), "once is enough");

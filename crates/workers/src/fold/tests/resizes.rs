@@ -137,6 +137,33 @@ fn who_finds_no_room_waits_and_is_told_of_once() {
 }
 
 #[test]
+fn who_waits_for_room_gets_what_another_gives_up() {
+    let mut case = Case::new();
+    case.wants("p", 1, 1);
+    case.wants("q", 3, 1);
+    case.told();
+    case.wants("p", 2, 2);
+    case.told();
+    let room = Room::of(4);
+    case.retried(&room, 1);
+    assert_eq!(case.pending("p"), Some(("Deferred".to_owned(), Some(2))));
+    case.fold.take_retry();
+    case.wants("q", 2, 2);
+    case.told();
+    assert!(case.fold.take_retry());
+    // In one go: who asks for less comes first, and what it has given up counts.
+    assert_eq!(
+        case.retried(&room, 2),
+        [
+            verdict("q", Verdict::Started),
+            verdict("p", Verdict::Started)
+        ]
+    );
+    assert_eq!((case.has("p"), case.has("q")), (2, 2));
+    assert!(!case.fold.has_waiting());
+}
+
+#[test]
 fn who_was_taken_away_while_it_waited_is_asked_about_no_more() {
     let mut case = Case::new();
     case.wants("p", 1, 1);

@@ -37,6 +37,7 @@ fn of(
             "secret".to_owned(),
             serde_json::from_value(secret).unwrap(),
         )]),
+        unanswered: &BTreeMap::new(),
         has_api: true,
         files: None,
         surroundings: &Surroundings::default(),

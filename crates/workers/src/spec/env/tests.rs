@@ -10,6 +10,7 @@ struct World {
     services: Option<Vec<Service>>,
     config_maps: BTreeMap<String, ConfigMap>,
     secrets: BTreeMap<String, Secret>,
+    unanswered: Unanswered,
     has_api: bool,
     files: Option<EnvFiles>,
     surroundings: Surroundings,
@@ -27,6 +28,7 @@ fn world() -> World {
         )]
         .into(),
         secrets: [("secret".to_owned(), serde_json::from_value(secret).unwrap())].into(),
+        unanswered: Unanswered::new(),
         has_api: true,
         files: Some(EnvFiles::new()),
         surroundings: Surroundings {
@@ -50,6 +52,7 @@ impl World {
             services: self.services.as_deref(),
             config_maps: &self.config_maps,
             secrets: &self.secrets,
+            unanswered: &self.unanswered,
             has_api: self.has_api,
             files: self.files.as_ref(),
             surroundings: &self.surroundings,
@@ -252,6 +255,24 @@ fn without_its_gate_a_variable_of_a_file_is_empty() {
     let file = json!({ "key": "k", "path": "p", "volumeName": "v" });
     let fields = json!({ "env": [{ "name": "X", "valueFrom": { "fileKeyRef": file } }] });
     assert_eq!(world.lines(&fields), Ok(vec!["X=".to_owned()]));
+}
+
+#[test]
+fn what_nobody_has_told_of_yet_is_waited_for_though_it_is_optional() {
+    let why = "failed to sync configmap cache: timed out waiting for the condition";
+    let mut world = world();
+    let late = (Kind::ConfigMap, "late".to_owned());
+    world.unanswered.insert(late, why.to_owned());
+    let all =
+        |name: &str| json!({ "envFrom": [{ "configMapRef": { "name": name, "optional": true } }] });
+    let key = json!({ "name": "late", "key": "k", "optional": true });
+    let one = json!({ "env": [{ "name": "A", "valueFrom": { "configMapKeyRef": key } }] });
+    assert_eq!(world.lines(&all("late")), Err(why.to_owned()));
+    assert_eq!(world.lines(&one), Err(why.to_owned()));
+    assert_eq!(world.lines(&all("absent")), Ok(Vec::new()));
+    // A secret of that name is another object.
+    let secret = json!({ "envFrom": [{ "secretRef": { "name": "late", "optional": true } }] });
+    assert_eq!(world.lines(&secret), Ok(Vec::new()));
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn environment(variables: &Value) -> Environment {
         services: Some(&[]),
         config_maps: &BTreeMap::<String, ConfigMap>::new(),
         secrets: &BTreeMap::<String, Secret>::new(),
+        unanswered: &BTreeMap::new(),
         has_api: true,
         files: None,
         surroundings: &Surroundings::default(),

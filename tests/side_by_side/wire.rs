@@ -1,6 +1,8 @@
 //! What our agent asks of a container runtime, beside what the upstream kubelet
 //! asks for the same pods: every spec of `cargo xtask compare cri`.
 
+use std::sync::PoisonError;
+
 use anyhow::{Result, ensure};
 use testkit::compare::Second;
 use testkit::lab::{Lab, workspace};
@@ -8,6 +10,7 @@ use testkit::wire::{Run, Wires, all};
 
 #[test]
 fn a_runtime_is_asked_the_same_by_our_agent_and_by_the_upstream_kubelet() -> Result<()> {
+    let _alone = super::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::shared()?;
     let wires = Wires::make(&lab, "wire-ci", Second::Ferrolet)?;
     let verdict = Run { wires: &wires }.play(&all())?;
