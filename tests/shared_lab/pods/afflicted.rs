@@ -95,7 +95,8 @@ fn create_troubled(stage: &Stage) -> Result<()> {
     let profile = json!({ "type": "Localhost", "localhostProfile": "no/such.json" });
     refused["securityContext"] = json!({ "seccompProfile": profile });
     stage.create_pod("refused", refused, none())?;
-    let mut hungry = shell("exec tail /dev/zero");
+    // A shim begins to watch for it a moment after the start: what is killed sooner has no reason.
+    let mut hungry = shell("sleep 2; exec tail /dev/zero");
     hungry["resources"] = json!({ "limits": { "memory": "32Mi" } });
     let once = json!({ "restartPolicy": "Never" });
     stage.create_pod("hungry", hungry, once.clone())?;

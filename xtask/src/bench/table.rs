@@ -23,7 +23,9 @@ impl Row {
     }
 
     pub(super) fn missed(&self) -> bool {
-        self.bar.is_some_and(|bar| self.ratio() > bar)
+        // A figure that is none meets no bar.
+        let meets = |bar: f64| self.ratio() <= bar;
+        self.bar.is_some_and(|bar| !meets(bar))
     }
 }
 
@@ -36,13 +38,13 @@ pub(super) fn table(ours: &str, rows: &[Row]) -> String {
         let bar = row.bar.map(|bar| format!("≤ {bar:.2}")).unwrap_or_default();
         let _ = writeln!(
             table,
-            "| {} | {:.*} | {:.*} | {:.3} | {bar} |",
+            "| {} | {:.*} | {:.*} | {} | {bar} |",
             row.figure,
             row.decimals,
             row.ours,
             row.decimals,
             row.upstreams,
-            row.ratio(),
+            shown(row.ratio()),
         );
     }
     table
@@ -56,6 +58,15 @@ pub(super) fn expect_no_missed_bar(rows: &[Row]) -> Result<()> {
         .collect();
     ensure!(missed.is_empty(), "over the bar: {}", missed.join(", "));
     Ok(())
+}
+
+/// Of nothing and nothing there is none.
+fn shown(ratio: f64) -> String {
+    if ratio.is_finite() {
+        format!("{ratio:.3}")
+    } else {
+        "–".to_owned()
+    }
 }
 
 /// The middle one; of two, what is between them; nothing of none.
@@ -92,6 +103,8 @@ mod tests {
             shown.contains("| resident memory, MiB | 10.0 | 100.0 | 0.100 | ≤ 0.20 |"),
             "{shown}"
         );
+        let none = table(FERROLET, &[row(f64::NAN, None)]);
+        assert!(none.contains("| 100.0 | – |"), "{none}");
     }
 
     #[test]
@@ -99,6 +112,7 @@ mod tests {
         let judged = |ours, bar| expect_no_missed_bar(&[row(ours, bar)]);
         assert!(judged(20.0, Some(0.2)).is_ok());
         assert!(judged(1000.0, None).is_ok());
+        assert!(judged(f64::NAN, Some(0.2)).is_err());
         let error = judged(20.1, Some(0.2)).unwrap_err().to_string();
         assert!(error.contains("resident memory"), "{error}");
     }

@@ -69,11 +69,12 @@ impl<'a> Client<'a> {
         Ok(answers)
     }
 
-    /// Asks over and over, so many times a second, until it is stopped.
-    pub(super) fn pester(&self, path: &str, each_second: u32) -> Result<Daemon> {
+    /// Asks over and over, so many times a second, until it is stopped. `number` tells it from
+    /// others who do so.
+    pub(super) fn pester(&self, path: &str, each_second: u32, number: usize) -> Result<Daemon> {
         let mut arguments = self.words(path, 1_000_000);
         arguments.extend(["--rate".to_owned(), format!("{each_second}/s")]);
-        let daemon = self.node.machine().daemon("pesterer");
+        let daemon = self.node.machine().daemon(&format!("pesterer-{number}"));
         daemon.start(&Spec {
             program: "curl".to_owned(),
             arguments,
