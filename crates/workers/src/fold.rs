@@ -13,7 +13,7 @@ use types::desired::{Desired, DesiredPod, Source, StaticsAtWork};
 use types::{PodName, PodRef, PodUid};
 
 use crate::admission::{Admitted, Rejection};
-use crate::slot::{Eviction, Slot};
+use crate::slot::{Eviction, Slot, has_ended};
 use crate::spec::pod_ref;
 
 pub use resizes::{Permit, Verdict, Wish};
@@ -40,6 +40,9 @@ struct Entry {
     /// Its slot has what it was allowed: it was let in, by this agent or an earlier one.
     allocated: bool,
     state: State,
+    /// It had ended when it was first heard of, or has since: whatever is still done about it,
+    /// it takes nothing of the node any more.
+    over: bool,
     /// Pods that make room for it, and have not ended yet.
     behind: BTreeSet<PodUid>,
     /// Who came earlier has less.
@@ -118,6 +121,7 @@ impl Fold {
                 slot,
                 allocated: false,
                 state: State::Working,
+                over: false,
                 behind: BTreeSet::new(),
                 number: self.come,
             };
@@ -139,6 +143,7 @@ impl Fold {
         let Some(entry) = self.pods.get_mut(uid) else {
             return orders;
         };
+        entry.over = true;
         let for_good = entry.slot.ending.is_some_and(|ending| ending.for_good);
         if for_good && !removed {
             // It was deleted when its worker had looked for the last time.
@@ -330,6 +335,7 @@ impl Fold {
             wanted: Arc::clone(&pod.pod),
             allocated,
             state,
+            over: pod.source == Source::Api && has_ended(&pod.pod),
             behind,
             number: self.come,
         };
@@ -408,7 +414,7 @@ impl Entry {
             ..
         } = &self.slot;
         let stays = rejected.is_none() && evicted.is_none();
-        self.state != State::Finished && source.is_some() && stays
+        !self.over && source.is_some() && stays
     }
 }
 
