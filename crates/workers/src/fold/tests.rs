@@ -499,13 +499,18 @@ fn who_had_ended_before_the_agent_began_takes_no_room() {
     ] {
         let mut case = Case::new();
         let made = |second: u32| json!(format!("2026-01-01T00:00:{second:02}Z"));
-        let done = json!({ "metadata": { "creationTimestamp": made(1) }, "status": { "phase": phase } });
+        let done =
+            json!({ "metadata": { "creationTimestamp": made(1) }, "status": { "phase": phase } });
         case.sources.put(source, "done", "done", &done);
         let runs = json!({ "metadata": { "creationTimestamp": made(2) } });
         case.sources.put(Source::Api, "runs", "runs", &runs);
         let told = case.fold.desired(&case.sources.desired, &alone);
         assert_eq!(told, [start("done"), start("runs")]);
-        assert_eq!(case.slot("runs").rejected.is_some(), takes, "{source} {phase}");
+        assert_eq!(
+            case.slot("runs").rejected.is_some(),
+            takes,
+            "{source} {phase}"
+        );
     }
 }
 
