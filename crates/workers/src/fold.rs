@@ -40,8 +40,9 @@ struct Entry {
     /// Its slot has what it was allowed: it was let in, by this agent or an earlier one.
     allocated: bool,
     state: State,
-    /// It had ended when it was first heard of, or has since: whatever is still done about it,
-    /// it takes nothing of the node any more.
+    /// It has ended, as its worker or the API says: whatever is still done about it, it takes
+    /// nothing of the node any more. A scheduler that reads it there gives its place away at
+    /// once.
     over: bool,
     /// Pods that make room for it, and have not ended yet.
     behind: BTreeSet<PodUid>,
@@ -335,7 +336,7 @@ impl Fold {
             wanted: Arc::clone(&pod.pod),
             allocated,
             state,
-            over: pod.source == Source::Api && has_ended(&pod.pod),
+            over: is_over(pod),
             behind,
             number: self.come,
         };
@@ -383,6 +384,7 @@ impl Entry {
         }
         let before = self.slot.clone();
         self.slot.update(pod);
+        self.over |= is_over(pod);
         self.keep_allowed(&before, uid, pod, allocations);
         match self.state {
             State::Waiting => None,
@@ -416,6 +418,11 @@ impl Entry {
         let stays = rejected.is_none() && evicted.is_none();
         !self.over && source.is_some() && stays
     }
+}
+
+/// What a manifest says of that does not count: nobody has run it yet.
+fn is_over(pod: &DesiredPod) -> bool {
+    pod.source == Source::Api && has_ended(&pod.pod)
 }
 
 /// One and the same, not only alike.

@@ -515,6 +515,21 @@ fn who_had_ended_before_the_agent_began_takes_no_room() {
 }
 
 #[test]
+fn one_that_has_ended_gives_its_place_away_before_it_is_cleaned_up() {
+    for (phase, takes) in [("Running", true), ("Failed", false)] {
+        let mut case = Case::new();
+        case.sources.api("done");
+        assert_eq!(case.told(), [start("done")]);
+        // A scheduler has seen it, and sends the next.
+        let said = json!({ "status": { "phase": phase } });
+        case.sources.put(Source::Api, "done", "done", &said);
+        case.sources.api("next");
+        case.fold.desired(&case.sources.desired, &alone);
+        assert_eq!(case.slot("next").rejected.is_some(), takes, "{phase}");
+    }
+}
+
+#[test]
 fn what_is_left_of_one_that_ended_takes_no_room_while_it_is_removed() {
     let mut case = Case::new();
     case.sources.api("done");
