@@ -586,3 +586,24 @@ async fn who_is_ended_for_the_sake_of_its_sandbox_has_not_done_its_work() {
     assert_eq!(scene.said("p")["phase"], "Succeeded");
     assert_eq!(scene.count(Act::Start, "p", "c"), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_of_containers_before_it_is_known_which_runtime_has_them() {
+    let mut scene = Scene::new();
+    scene.put("p", &json!({}), &plain(), 30).await;
+    let id = |scene: &Scene| scene.said("p")["containerStatuses"][0]["containerID"].clone();
+    let before = id(&scene);
+    assert!(before.as_str().unwrap().starts_with("containerd://"));
+    // The runtime has begun to answer, and was not asked for its name yet.
+    let known = Arc::clone(&scene.node.view.borrow());
+    let nameless = NodeView {
+        runtime_name: String::new(),
+        ..NodeView::clone(&known)
+    };
+    scene.node.view.send_replace(Arc::new(nameless));
+    scene.begin_anew(4).await;
+    assert_eq!(scene.said("p"), Value::Null);
+    scene.node.view.send_replace(known);
+    scene.pass(4).await;
+    assert_eq!(id(&scene), before);
+}
