@@ -253,3 +253,35 @@ async fn what_is_found_is_told_while_the_worker_waits_for_the_image_of_another_c
     assert_eq!(said(&scene), true);
     assert_eq!(scene.count(Act::Create, "pod", "e"), 0, "it is on its way");
 }
+
+/// Pulls an image, for pods that say that it takes long.
+async fn pull(scene: &mut Scene, image: &str) {
+    let container = json!({ "name": "c", "image": image, "imagePullPolicy": "IfNotPresent" });
+    let spec = json!({ "containers": [container] });
+    scene.put("first", &notes(&[]), &spec, 5).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_found_of_a_container_that_gets_another_image_does_not_end_its_pod() {
+    for policy in ["Never", "OnFailure", "Always"] {
+        let mut scene = scene().await;
+        pull(&mut scene, "here:1").await;
+        let spec = |image: &str| {
+            let probe = probe(&json!({ "httpGet": { "port": 80, "path": "/" } }));
+            let mut container = container("c", &json!({ "readinessProbe": probe }));
+            container["image"] = json!(image);
+            container["imagePullPolicy"] = json!("IfNotPresent");
+            json!({ "restartPolicy": policy, "containers": [container] })
+        };
+        let story = notes(&[("pull-delay", "60s")]);
+        scene.put("pod", &story, &spec("here:1"), 10).await;
+        scene.put("pod", &story, &spec("far:1"), 30).await;
+        assert_eq!(scene.count(Act::Stop, "pod", "c"), 1, "{policy}");
+        assert_eq!(scene.said("pod")["phase"], "Running", "{policy}");
+        scene.pass(120).await;
+        let said = scene.said("pod");
+        assert_eq!(said["phase"], "Running", "{policy}");
+        assert_eq!(said["containerStatuses"][0]["ready"], true, "{policy}");
+        assert!(scene.look().is_running("pod"), "{policy}");
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use seams::Storage as _;
+use seams::{Runtime as _, Storage as _, cri};
 use serde_json::{Value, json};
 use types::PodUid;
 use types::desired::{Desired, DesiredPod, Source};
@@ -540,4 +540,70 @@ async fn a_pod_is_removed_after_it_has_ended_with_every_sandbox_that_it_had() {
         };
         assert_ne!(one.id, other.id, "{:?}", one.act);
     }
+}
+
+/// Gives a pod a second sandbox that is ready: it has to have one that is right, and only that.
+async fn spoil_sandbox(scene: &Scene, uid: &str) {
+    let found = scene.look().sandboxes.into_iter();
+    let mut found = found.filter(|sandbox| {
+        let metadata = sandbox.metadata.as_ref();
+        metadata.is_some_and(|metadata| metadata.uid == uid)
+    });
+    let sandbox = found.next().unwrap();
+    let mut metadata = sandbox.metadata.unwrap();
+    metadata.attempt += 1;
+    let config = cri::PodSandboxConfig {
+        metadata: Some(metadata),
+        labels: sandbox.labels,
+        annotations: sandbox.annotations,
+        ..cri::PodSandboxConfig::default()
+    };
+    let request = cri::RunPodSandboxRequest {
+        config: Some(config),
+        ..cri::RunPodSandboxRequest::default()
+    };
+    let made = scene.node.runtime.run_pod_sandbox(request).await;
+    made.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_ended_for_the_sake_of_its_sandbox_has_not_done_its_work() {
+    // Asked to end, it ends well, as it would have by itself.
+    let story = json!({
+        "sim.ferrolet.dev/run-time": "60s", "sim.ferrolet.dev/stop-delay": "60s",
+    });
+    let mut scene = Scene::new();
+    let mut spec = plain();
+    spec["restartPolicy"] = json!("OnFailure");
+    spec["terminationGracePeriodSeconds"] = json!(100);
+    scene.put("p", &story, &spec, 30).await;
+    assert_eq!(scene.count(Act::Start, "p", "c"), 1);
+    spoil_sandbox(&scene, "p").await;
+    scene.pass(45).await;
+    assert_eq!(scene.count(Act::Start, "p", "c"), 2);
+    assert_eq!(scene.said("p")["phase"], "Running");
+    scene.pass(60).await;
+    assert_eq!(scene.said("p")["phase"], "Succeeded");
+    assert_eq!(scene.count(Act::Start, "p", "c"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_of_containers_before_it_is_known_which_runtime_has_them() {
+    let mut scene = Scene::new();
+    scene.put("p", &json!({}), &plain(), 30).await;
+    let id = |scene: &Scene| scene.said("p")["containerStatuses"][0]["containerID"].clone();
+    let before = id(&scene);
+    assert!(before.as_str().unwrap().starts_with("containerd://"));
+    // The runtime has begun to answer, and was not asked for its name yet.
+    let known = Arc::clone(&scene.node.view.borrow());
+    let nameless = NodeView {
+        runtime_name: String::new(),
+        ..NodeView::clone(&known)
+    };
+    scene.node.view.send_replace(Arc::new(nameless));
+    scene.begin_anew(4).await;
+    assert_eq!(scene.said("p"), Value::Null);
+    scene.node.view.send_replace(known);
+    scene.pass(4).await;
+    assert_eq!(id(&scene), before);
 }

@@ -24,7 +24,7 @@ use crate::allocation::checkpoint::Entries;
 use crate::allocation::conditions::{DEFERRED, INFEASIBLE};
 use crate::allocation::message::message;
 use crate::fold::{Census, Fold, Order, Verdict, Wish};
-use crate::foundations::Foundations;
+use crate::foundations::{Foundations, NodeView};
 use crate::metrics::static_word;
 use crate::orphans::{self, Known};
 use crate::slot::{Eviction, Slot, object_of};
@@ -93,8 +93,10 @@ impl Crew {
     async fn work(&mut self) {
         let on = Arc::clone(&self.on);
         let mut node = on.node.clone();
-        // Nobody can be let in to a node that nothing is known of.
-        if node.wait_for(|view| view.node.is_some()).await.is_err() {
+        // Nobody can be let in to a node that nothing is known of; and what is told of
+        // containers begins with the runtime's name: they would seem to be others.
+        let is_known = |view: &Arc<NodeView>| view.node.is_some() && !view.runtime_name.is_empty();
+        if node.wait_for(is_known).await.is_err() {
             return;
         }
         on.check_resolv_conf();

@@ -13,7 +13,7 @@ use types::desired::{Desired, DesiredPod, Source, StaticsAtWork};
 use types::{PodName, PodRef, PodUid};
 
 use crate::admission::{Admitted, Rejection};
-use crate::slot::{Eviction, Slot};
+use crate::slot::{Eviction, Slot, has_ended};
 use crate::spec::pod_ref;
 
 pub use resizes::{Permit, Verdict, Wish};
@@ -40,6 +40,10 @@ struct Entry {
     /// Its slot has what it was allowed: it was let in, by this agent or an earlier one.
     allocated: bool,
     state: State,
+    /// It has ended, as its worker or the API says: whatever is still done about it, it takes
+    /// nothing of the node any more. A scheduler that reads it there gives its place away at
+    /// once.
+    over: bool,
     /// Pods that make room for it, and have not ended yet.
     behind: BTreeSet<PodUid>,
     /// Who came earlier has less.
@@ -118,6 +122,7 @@ impl Fold {
                 slot,
                 allocated: false,
                 state: State::Working,
+                over: false,
                 behind: BTreeSet::new(),
                 number: self.come,
             };
@@ -139,6 +144,7 @@ impl Fold {
         let Some(entry) = self.pods.get_mut(uid) else {
             return orders;
         };
+        entry.over = true;
         let for_good = entry.slot.ending.is_some_and(|ending| ending.for_good);
         if for_good && !removed {
             // It was deleted when its worker had looked for the last time.
@@ -330,6 +336,7 @@ impl Fold {
             wanted: Arc::clone(&pod.pod),
             allocated,
             state,
+            over: is_over(pod),
             behind,
             number: self.come,
         };
@@ -377,6 +384,7 @@ impl Entry {
         }
         let before = self.slot.clone();
         self.slot.update(pod);
+        self.over |= is_over(pod);
         self.keep_allowed(&before, uid, pod, allocations);
         match self.state {
             State::Waiting => None,
@@ -408,8 +416,13 @@ impl Entry {
             ..
         } = &self.slot;
         let stays = rejected.is_none() && evicted.is_none();
-        self.state != State::Finished && source.is_some() && stays
+        !self.over && source.is_some() && stays
     }
+}
+
+/// What a manifest says of that does not count: nobody has run it yet.
+fn is_over(pod: &DesiredPod) -> bool {
+    pod.source == Source::Api && has_ended(&pod.pod)
 }
 
 /// One and the same, not only alike.

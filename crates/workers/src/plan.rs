@@ -259,7 +259,7 @@ fn end(given: &Given<'_>) -> Plan {
 fn go_on(given: &Given<'_>) -> Plan {
     let Given { slot, observed, .. } = given;
     let spec = spec_of(&slot.pod);
-    let wanted = sandbox::wanted(&spec, observed, given.restarting_all);
+    let wanted = sandbox::wanted(given, &spec);
     let next = match wanted {
         sandbox::Wanted::Keep if given.restarting_all => reset::all(&spec, observed),
         sandbox::Wanted::Keep => containers::next(given, &spec),

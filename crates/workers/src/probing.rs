@@ -10,11 +10,12 @@ use probes::{End, Findings, Place, Purpose, Verdict, View};
 use status::{Input, Known, Probed};
 use tokio::sync::watch;
 use types::PodRef;
-use types::observed::ObservedPod;
+use types::observed::{ContainerState, ObservedPod};
 
 use crate::foundations::Foundations;
 use crate::plan::Plan;
 use crate::slot::Slot;
+use crate::spec::spec_of;
 use crate::task::Worker;
 
 /// A pod's side of its probes.
@@ -72,7 +73,15 @@ impl Worker {
 
     /// A container that another was to follow at once, and that has to wait after all: it
     /// is one that ended, and that is told.
-    pub(crate) fn forget_replaced(&mut self, next: &Plan, observed: &ObservedPod) {
+    pub(crate) fn forget_replaced(&mut self, next: &mut Plan, observed: &ObservedPod) {
+        if let Plan::Rest(rest) = next
+            && rest.until.is_none()
+            && !self.memory.replaced.is_empty()
+        {
+            // Nothing comes any more.
+            self.memory.replaced.clear();
+            rest.wake(self.on.now());
+        }
         let (Plan::Rest(rest) | Plan::Start(_, rest)) = next else {
             return;
         };
@@ -87,6 +96,7 @@ impl Worker {
     pub(crate) fn aside(&self, slot: &Slot, observed: &Arc<ObservedPod>) -> Option<Aside> {
         let findings = self.probing.place.follow()?;
         let told = slot.source.is_some() && slot.rejected.is_none() && !self.memory.cleaned;
+        let told = told && !self.seems_over(slot, observed);
         told.then(|| Aside {
             on: Arc::clone(&self.on),
             pod: self.pod.clone(),
@@ -96,6 +106,21 @@ impl Worker {
             previous: self.previous.clone(),
             findings,
             said: None,
+        })
+    }
+
+    /// Whether a container has ended that another follows, though by its policy none would: as
+    /// long as that one is not there its end is not told, as nobody could take it back.
+    pub(crate) fn seems_over(&self, slot: &Slot, observed: &ObservedPod) -> bool {
+        let spec = spec_of(&slot.pod);
+        let init = spec.init_containers.as_deref().unwrap_or_default();
+        let all = || spec.containers.iter().chain(init);
+        let mut replaced = observed.containers.iter().filter(|one| {
+            one.state == ContainerState::Exited && self.memory.replaced.contains(&one.id)
+        });
+        replaced.any(|seen| {
+            let container = all().find(|container| container.name == seen.name);
+            container.is_some_and(|one| !status::restarts(one, &spec, seen.exit_code))
         })
     }
 }

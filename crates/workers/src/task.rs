@@ -195,9 +195,9 @@ impl Worker {
                 now: self.on.now(),
                 longest_backoff: self.on.settings.backoff.most,
             };
-            let next = plan(&given);
+            let mut next = plan(&given);
             debug!(pod = %self.pod, ?next, "planned");
-            self.forget_replaced(&next, &observed);
+            self.forget_replaced(&mut next, &observed);
             match next {
                 Plan::Finish => {
                     self.count_work("terminated");
@@ -277,8 +277,13 @@ impl Worker {
             self.previous = Some(said);
         }
         self.probing.look_again = true;
+        let ends = matches!(act, Plan::Kill(_) | Plan::KillPod { .. });
         if outcome == Outcome::Done {
             self.last_act = Some((act, Arc::clone(observed)));
+        }
+        if !ends && matches!(outcome, Outcome::Failed(_)) {
+            // What was to follow does not come: who has ended has ended by itself.
+            self.memory.replaced.clear();
         }
         self.memory.retry_at = match outcome {
             Outcome::Done | Outcome::Cut => None,
@@ -422,7 +427,8 @@ impl Worker {
         self.known.terminal = self.is_ending(slot) && !observed.is_running();
         self.note_resize(slot, observed);
         self.hear_probes();
-        let in_gap = !self.memory.replaced.is_empty() && self.on.now() < self.gap_until;
+        let in_gap = self.on.now() < self.gap_until || self.seems_over(slot, observed);
+        let in_gap = in_gap && !self.memory.replaced.is_empty();
         if !in_gap || self.is_ending(slot) {
             self.report(slot, observed);
         }

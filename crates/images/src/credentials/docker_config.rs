@@ -10,7 +10,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{Login, LoginFields};
+use super::{Login, LoginFields, matching};
 
 /// As forgiving as Go's: stray bits behind the end are nothing.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -94,7 +94,8 @@ fn field<'a>(map: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     })
 }
 
-fn login(registry: &str, value: &Value) -> Result<Login, DockerConfigError> {
+fn login(entry: &str, value: &Value) -> Result<Login, DockerConfigError> {
+    let registry = matching::shown(entry);
     let Some(map) = object(value, || format!("the entry of {registry:?}"))? else {
         return Ok(Login::new(LoginFields::default()));
     };
@@ -193,6 +194,10 @@ mod tests {
             (
                 r#"{"r.io": "hunter2"}"#,
                 r#"the entry of "r.io" must be an object"#,
+            ),
+            (
+                r#"{"https://u:hunter2@r.io/v1/": "x"}"#,
+                r#"the entry of "r.io/v1/" must be an object"#,
             ),
             (
                 r#"{"r.io": {"password": ["hunter2"]}}"#,

@@ -33,7 +33,7 @@ impl Keyring {
         for (entry, login) in config.entries {
             let Some(key) = matching::key(&entry) else {
                 tracing::warn!(
-                    entry,
+                    entry = matching::shown(&entry),
                     ?source,
                     "pull credentials for an address that is none"
                 );

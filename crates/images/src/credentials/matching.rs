@@ -50,6 +50,12 @@ pub(crate) fn key(entry: &str) -> Option<String> {
     Some(format!("{authority}{path}"))
 }
 
+/// An entry of a docker configuration as people may see it: before its host there may be a
+/// user, and a password.
+pub(crate) fn shown(entry: &str) -> &str {
+    entry.rsplit_once('@').map_or(entry, |(_, address)| address)
+}
+
 /// Whether a pattern for images is an address, if one with stars.
 pub(crate) fn is_address(pattern: &str) -> bool {
     key(pattern).is_some()

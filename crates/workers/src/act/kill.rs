@@ -11,7 +11,7 @@ use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
 use super::end::{Doomed, NotEnded, Order};
 use super::{Outcome, RETRY, grpc};
-use crate::plan::{Kill, PodKill};
+use crate::plan::{Kill, Kind, PodKill};
 use crate::slot::Slot;
 use crate::spec::spec_of;
 use crate::task::Worker;
@@ -87,9 +87,15 @@ impl Worker {
         for one in &doomed {
             self.tell_of_kill(slot, one);
         }
+        let regular = doomed.iter().filter(|one| one.kind == Kind::Regular);
+        let regular: Vec<String> = regular.map(|one| one.id.clone()).collect();
         let ended = self.end_all(slot, doomed, &order).await;
         if ended.contains(&Err(NotEnded::Cut)) {
             return Outcome::Cut;
+        }
+        if why == PodKill::SandboxChanged {
+            // They go on in the next one, even those that end well.
+            self.memory.replaced.extend(regular);
         }
         // Those of which a container would not end are stopped, too: the runtime may know
         // a way then.

@@ -477,6 +477,73 @@ fn a_critical_pod_begins_when_those_who_make_room_have_ended() {
     assert_eq!(case.told(), []);
 }
 
+/// Lets nobody in but those who are alone.
+fn alone(_: &Pod, others: &[&Pod]) -> Result<Admitted, Rejection> {
+    if others.is_empty() {
+        return Ok(Admitted::default());
+    }
+    Err(Rejection {
+        reason: "OutOfpods".to_owned(),
+        message: String::new(),
+    })
+}
+
+#[test]
+fn who_had_ended_before_the_agent_began_takes_no_room() {
+    for (source, phase, takes) in [
+        (Source::Api, "Succeeded", false),
+        (Source::Api, "Failed", false),
+        (Source::Api, "Running", true),
+        // What a manifest says of it is nothing that the node has said.
+        (Source::File, "Succeeded", true),
+    ] {
+        let mut case = Case::new();
+        let made = |second: u32| json!(format!("2026-01-01T00:00:{second:02}Z"));
+        let done =
+            json!({ "metadata": { "creationTimestamp": made(1) }, "status": { "phase": phase } });
+        case.sources.put(source, "done", "done", &done);
+        let runs = json!({ "metadata": { "creationTimestamp": made(2) } });
+        case.sources.put(Source::Api, "runs", "runs", &runs);
+        let told = case.fold.desired(&case.sources.desired, &alone);
+        assert_eq!(told, [start("done"), start("runs")]);
+        assert_eq!(
+            case.slot("runs").rejected.is_some(),
+            takes,
+            "{source} {phase}"
+        );
+    }
+}
+
+#[test]
+fn one_that_has_ended_gives_its_place_away_before_it_is_cleaned_up() {
+    for (phase, takes) in [("Running", true), ("Failed", false)] {
+        let mut case = Case::new();
+        case.sources.api("done");
+        assert_eq!(case.told(), [start("done")]);
+        // A scheduler has seen it, and sends the next.
+        let said = json!({ "status": { "phase": phase } });
+        case.sources.put(Source::Api, "done", "done", &said);
+        case.sources.api("next");
+        case.fold.desired(&case.sources.desired, &alone);
+        assert_eq!(case.slot("next").rejected.is_some(), takes, "{phase}");
+    }
+}
+
+#[test]
+fn what_is_left_of_one_that_ended_takes_no_room_while_it_is_removed() {
+    let mut case = Case::new();
+    case.sources.api("done");
+    case.told();
+    case.kept("done");
+    case.sources.delete("done");
+    assert_eq!(case.told(), [start("done")]);
+    // Its place was given away when it had ended.
+    case.sources.api("next");
+    let told = case.fold.desired(&case.sources.desired, &alone);
+    assert_eq!(told, [start("next")]);
+    assert_eq!(case.slot("next").rejected, None);
+}
+
 #[test]
 fn nobody_waits_for_ever_for_room() {
     let mut case = Case::new();

@@ -1,9 +1,11 @@
 //! Whether a pod's sandbox is the right one.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::PodSpec;
 use types::observed::{ContainerState, ObservedPod};
 
-use super::{restarts_on_failure, succeeded};
+use super::{Given, restarts_on_failure, succeeded};
 use crate::spec::uses_host_network;
 
 /// What a pod needs.
@@ -18,19 +20,22 @@ pub(super) enum Wanted {
     None,
 }
 
-pub(super) fn wanted(spec: &PodSpec, observed: &ObservedPod, restarting_all: bool) -> Wanted {
+pub(super) fn wanted(given: &Given<'_>, spec: &PodSpec) -> Wanted {
+    let Given {
+        observed, memory, ..
+    } = given;
     let Some(attempt) = another(spec, observed) else {
         return Wanted::Keep;
     };
     // Whatever its containers have done: they do it all again.
-    if restarting_all {
+    if given.restarting_all {
         return Wanted::Another { attempt };
     }
     let has_run = !observed.containers.is_empty();
     if !restarts_on_failure(spec) && attempt != 0 && has_run {
         return Wanted::None;
     }
-    if is_done(spec, observed) {
+    if is_done(spec, observed, &memory.replaced) {
         return Wanted::None;
     }
     Wanted::Another { attempt }
@@ -50,14 +55,16 @@ fn another(spec: &PodSpec, observed: &ObservedPod) -> Option<u32> {
     wrong.then_some(newest.attempt + 1)
 }
 
-/// Every container has done what it was to do, once.
-fn is_done(spec: &PodSpec, observed: &ObservedPod) -> bool {
+/// Every container has done what it was to do, once. One that was ended for the sake of its
+/// sandbox has not, however it ended.
+fn is_done(spec: &PodSpec, observed: &ObservedPod, replaced: &BTreeSet<String>) -> bool {
     let pods = spec.restart_policy.as_deref();
     let mut containers = spec.containers.iter();
     let all_succeeded = containers.all(|container| {
         let policy = container.restart_policy.as_deref().or(pods);
         let newest = observed.container(&container.name);
-        policy == Some("OnFailure") && newest.is_some_and(succeeded)
+        let done = |newest| succeeded(newest) && !replaced.contains(&newest.id);
+        policy == Some("OnFailure") && newest.is_some_and(done)
     });
     let mut regular = spec.containers.iter();
     let initialized = regular.any(|container| {
