@@ -55,6 +55,10 @@ for key in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oop
     mount --bind "$copy" "/proc/sys/$key"
 done
 echo 1 >/proc/sys/net/ipv4/ip_forward
+# Those files hide parts of it, and a user namespace may mount a proc of its own only
+# where the mount namespace has a whole one. Nobody has to reach it: /var comes over it.
+mkdir -p "$dir/proc"
+mount -t proc proc "$dir/proc"
 
 # Its own cgroup tree: the hierarchies of the host, rooted at the cgroup in
 # which this process was started.

@@ -7,6 +7,7 @@ mod api_away;
 mod hooks;
 mod images;
 mod logs;
+mod own_users;
 mod probes;
 mod resizes;
 mod runtime_away;

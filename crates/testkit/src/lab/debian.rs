@@ -20,6 +20,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("/usr/bin/awk", "mawk"),
     ("/usr/bin/openssl", "openssl"),
     ("/usr/bin/curl", "curl"),
+    // What a runc of our own is built with.
+    ("/usr/bin/gcc", "gcc"),
+    ("/usr/include/stdio.h", "libc6-dev"),
+    ("/usr/bin/pkg-config", "pkgconf"),
+    ("/usr/include/seccomp.h", "libseccomp-dev"),
 ];
 
 /// Installs the packages that are missing.

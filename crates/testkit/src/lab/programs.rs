@@ -27,6 +27,15 @@ struct Project {
     on_request: &'static [(&'static str, &'static str)],
     /// Variables to be set to the version, at link time.
     stamps: fn(&Version) -> Vec<String>,
+    c: C,
+}
+
+/// How much C is in a project.
+#[derive(Clone, Copy)]
+enum C {
+    None,
+    /// Parts of it, in need of the machine's libraries; and the tags to build with.
+    Parts(&'static str),
 }
 
 const PROJECTS: &[Project] = &[
@@ -36,6 +45,7 @@ const PROJECTS: &[Project] = &[
         programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
         on_request: &[],
         stamps: |_| Vec::new(),
+        c: C::None,
     },
     Project {
         name: "containerd",
@@ -58,6 +68,7 @@ const PROJECTS: &[Project] = &[
                 version.number
             )]
         },
+        c: C::None,
     },
     Project {
         name: "kubernetes",
@@ -75,6 +86,7 @@ const PROJECTS: &[Project] = &[
         ],
         on_request: &[("kubemark", "k8s.io/kubernetes/cmd/kubemark")],
         stamps: kubernetes_stamps,
+        c: C::None,
     },
     Project {
         name: "cri-tools",
@@ -87,6 +99,7 @@ const PROJECTS: &[Project] = &[
                 version.number
             )]
         },
+        c: C::None,
     },
     Project {
         name: "metrics-server",
@@ -97,6 +110,17 @@ const PROJECTS: &[Project] = &[
         )],
         on_request: &[],
         stamps: kubernetes_stamps,
+        c: C::None,
+    },
+    // Debian's runc is too old for pods with users of their own.
+    Project {
+        name: "runc",
+        module: "github.com/opencontainers/runc",
+        programs: &[("upstream-runc", "github.com/opencontainers/runc")],
+        on_request: &[],
+        // It knows its version.
+        stamps: |_| Vec::new(),
+        c: C::Parts("seccomp"),
     },
 ];
 
@@ -201,6 +225,7 @@ struct Pinned {
     pins: PathBuf,
     version: Version,
     stamps: Vec<String>,
+    c: C,
     finished: PathBuf,
 }
 
@@ -217,12 +242,17 @@ impl Pinned {
             )
         })?;
         let stamps = (project.stamps)(&version);
-        let key = short_hash([go_mod, go_sum, stamps.join(" ")], 16);
+        let mut how = stamps.join(" ");
+        if let C::Parts(tags) = project.c {
+            how.push_str(tags);
+        }
+        let key = short_hash([go_mod, go_sum, how], 16);
         let name = format!("programs/{}-{}-{key}", project.name, version.number);
         Ok(Self {
             pins,
             version,
             stamps,
+            c: project.c,
             finished: layout.cache.join(name),
         })
     }
@@ -262,10 +292,13 @@ impl Pinned {
             .args(["build", "-v", "-trimpath", "-mod=readonly"])
             .args(["-ldflags", &link, "-o"])
             .arg(into.join(program))
-            .arg(package)
-            .env("CGO_ENABLED", "0")
             .env("GOWORK", "off")
             .env("GOTOOLCHAIN", "local");
+        match self.c {
+            C::None => go.env("CGO_ENABLED", "0"),
+            C::Parts(tags) => go.env("CGO_ENABLED", "1").args(["-tags", tags]),
+        };
+        go.arg(package);
         build_with_progress(&mut go, program)
     }
 }

@@ -8,6 +8,7 @@ mod deletion;
 mod hooks;
 mod images;
 mod lifecycle;
+mod own_users;
 mod place;
 mod probes;
 mod resizes;
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Scenario> {
         volume_options::SCENARIOS,
         claims::SCENARIOS,
         security::SCENARIOS,
+        own_users::SCENARIOS,
         place::SCENARIOS,
         static_pods::SCENARIOS,
         controllers::SCENARIOS,

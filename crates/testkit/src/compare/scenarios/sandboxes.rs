@@ -10,7 +10,7 @@ use super::super::stage::Stage;
 const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
 
 /// Makes a class of this play's name, and a pod of it.
-fn of_class(stage: &Stage<'_>, handler: &str, script: &str) -> Result<Pod> {
+pub(super) fn of_class(stage: &Stage<'_>, handler: &str, script: &str) -> Result<Pod> {
     let name = stage.namespace();
     let class = json!({
         "apiVersion": "node.k8s.io/v1",
@@ -25,7 +25,7 @@ fn of_class(stage: &Stage<'_>, handler: &str, script: &str) -> Result<Pod> {
     Ok(pod("p", script).spec(&json!({"runtimeClassName": name})))
 }
 
-fn remove_class(stage: &Stage<'_>) -> Result<()> {
+pub(super) fn remove_class(stage: &Stage<'_>) -> Result<()> {
     stage.remove_from_cluster(&format!("{CLASSES}/{}", stage.namespace()))
 }
 

@@ -125,15 +125,6 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     ),
     Scenario::new(
-        "own-users",
-        "users of its own, on a runtime that has none to give",
-        |stage| {
-            stage.create(pod("p", FOREVER).spec(&json!({"hostUsers": false})))?;
-            stage.said("FailedCreatePodSandBox")?;
-            stage.end("p")
-        },
-    ),
-    Scenario::new(
         "groups-strict",
         "no groups but those that the pod names",
         |stage| {
