@@ -57,7 +57,6 @@ use workers::spec::security::{POSSIBLE_CPUS, SecuritySettings};
 use workers::{Actuated, Crew, Foundations, Hooks, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
-pub(crate) use figures::Figures;
 
 use crate::door::{NodePages, OfPods};
 use crate::parts::Parts;
@@ -188,13 +187,14 @@ pub(crate) fn start(
     let hooks = Hooks::new(seams.runtime.clone(), seams.net.clone(), clock);
     start_log_rotation(&config, seams, parts);
     let (tellers, figures) = figures::channels(&config);
+    let book = PodBook::new(NodePages {
+        desired: desired.clone(),
+        reports: reports.clone(),
+        observations: observations.clone(),
+    });
     let of_pods = OfPods {
-        figures,
-        book: PodBook::new(NodePages {
-            desired: desired.clone(),
-            reports: reports.clone(),
-            observations: observations.clone(),
-        }),
+        stats: figures::stats(&of_node.name, &book, figures, seams, parts),
+        book,
         observations: observations.clone(),
         pulse: Pulse::default(),
         resync: config.resync,

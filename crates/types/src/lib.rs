@@ -12,6 +12,7 @@ pub mod allocation;
 pub mod cpu_set;
 pub mod desired;
 mod digits;
+pub mod disk_figures;
 pub mod duration;
 pub mod expand;
 pub mod figures;
