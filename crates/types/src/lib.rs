@@ -14,6 +14,7 @@ pub mod desired;
 mod digits;
 pub mod disk_figures;
 pub mod duration;
+pub mod eviction;
 pub mod expand;
 pub mod figures;
 pub mod names;
