@@ -14,6 +14,7 @@
 )]
 
 mod downward;
+mod evictions;
 mod figures;
 mod hooks;
 mod node;

@@ -38,11 +38,12 @@ use workers::allocation::actuated::{StateFile, restore};
 use workers::allocation::checkpoint::{self, Entries};
 use workers::{Actuated, Crew, Foundations, Hooks, NodeView, Settings, Telling, Turns};
 
+use crate::evictions;
 use crate::runtime::Watched;
 use crate::told::Told;
 
 pub(crate) const ROOT: &str = "/var/lib/kubelet";
-const LOGS: &str = "/var/log/pods";
+pub(crate) const LOGS: &str = "/var/log/pods";
 /// 2026.
 const START: Duration = Duration::from_secs(1_770_000_000);
 
@@ -109,17 +110,21 @@ impl Node {
         let means = Means::new(self.runtime.clone(), self.runtime.clone(), clock);
         let (asking, probes) = Prober::new(means, None, &self.figures);
         let (recorder, recording) = Recorder::new("n1", self.told.client(), self.clock.clone());
+        let mut tasks = JoinSet::new();
+        let looking = (runtime.clone(), observations.clone());
+        let on = self.foundations(runtime, observations, probes, recorder);
+        let volumes = on.volumes.clone();
+        let evictions = evictions::start(self, looking, volumes, seen.clone(), &mut tasks);
         let crew = Crew {
-            on: Arc::new(self.foundations(runtime, observations, probes, recorder)),
-
+            on: Arc::new(on),
             desired: seen,
+            evictions,
             wanted,
             statics: watch::channel(StaticsAtWork::default()).0,
             allocated,
             allocations,
             pulse: types::served::Pulse::default(),
         };
-        let mut tasks = JoinSet::new();
         // They end by being dropped, like a process that is killed.
         tasks.spawn(pleg.run(CancellationToken::new()));
         tasks.spawn(asking.run(CancellationToken::new()));
@@ -257,7 +262,7 @@ impl Node {
     }
 
     /// Figures of some kind, on the node's board.
-    fn hung<T: Default + Shown + 'static>(&self) -> Arc<T> {
+    pub(crate) fn hung<T: Default + Shown + 'static>(&self) -> Arc<T> {
         let metrics = Arc::<T>::default();
         self.figures.node.hang(metrics.clone());
         metrics

@@ -572,6 +572,20 @@ impl seams::Runtime for Watched {
         Box::pin(async move { Ok(cri::ListContainersResponse { containers }) })
     }
 
+    fn list_container_stats(
+        &self,
+        request: cri::ListContainerStatsRequest,
+    ) -> Answer<'_, cri::ListContainerStatsResponse> {
+        self.inner.list_container_stats(request)
+    }
+
+    fn image_fs_info(
+        &self,
+        request: cri::ImageFsInfoRequest,
+    ) -> Answer<'_, cri::ImageFsInfoResponse> {
+        self.inner.image_fs_info(request)
+    }
+
     fn get_container_events(&self, request: cri::GetEventsRequest) -> Answer<'_, ContainerEvents> {
         self.inner.get_container_events(request)
     }

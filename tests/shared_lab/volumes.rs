@@ -1,6 +1,7 @@
 //! Volumes as containers see them, and what the node has of them afterwards: nothing.
 
 mod kinds;
+mod limits;
 mod options;
 mod propagation;
 mod seen;

@@ -9,7 +9,7 @@ use identity::tls::ServingResolver;
 use kube::Client;
 use pleg::Observations;
 use seams::SharedClock;
-use server::stats::{ObservedPods, Sources, Stats};
+use server::stats::Stats;
 use server::{
     About, Check, Configz, ContainerLogs, ContainerLogsConfig, Debugging, Door, DoorConfig,
     DoorFoundations, Endpoints, Figures, Health, NodeLogs, PodLists, Process, Running, Slis,
@@ -24,7 +24,6 @@ use types::served::{Pages, PodBook, Pulse};
 use types::{PodRef, PodUid};
 
 use crate::parts::{Names, Parts};
-use crate::pods::Figures as PodFigures;
 use crate::serving::Certificate;
 use crate::{AgentError, Seams};
 
@@ -75,7 +74,7 @@ impl Pages for NodePages {
 #[derive(Debug)]
 pub(crate) struct OfPods {
     pub(crate) book: PodBook,
-    pub(crate) figures: PodFigures,
+    pub(crate) stats: Stats,
     pub(crate) observations: Observations,
     pub(crate) pulse: Pulse,
     pub(crate) resync: Duration,
@@ -105,10 +104,8 @@ pub(crate) fn start(
     parts.start("followed logs", |ending| async move {
         followed.listen(ending).await;
     });
-    let stats = stats(&node_name, &of_pods, seams, parts);
     let slis = Slis::default();
     let endpoints = Endpoints {
-        stats,
         health: health(&of_pods, &config.process, &clock, slis.clone()),
         pods: PodLists::new(of_pods.book.clone()),
         configz: Configz(config.configz.clone()),
@@ -136,6 +133,7 @@ pub(crate) fn start(
             host: seams.host.clone(),
             slis,
         },
+        stats: of_pods.stats,
     };
     let door = Door::build(
         config,
@@ -176,32 +174,6 @@ fn streams(
         checkpoints,
     };
     Streams::new(parts, &seams.registry)
-}
-
-/// What pods use, with the task that looks at disks for it.
-fn stats(node_name: &str, of_pods: &OfPods, seams: &Seams, parts: &mut Parts) -> Stats {
-    let book = of_pods.book.clone();
-    let pods: ObservedPods = Arc::new(move || {
-        let known = book.known();
-        let observed = known.iter().filter_map(|pod| book.observed(&pod.uid));
-        observed.collect()
-    });
-    let figures = of_pods.figures.clone();
-    let (stats, looks) = Stats::new(Sources {
-        node_name: node_name.to_owned(),
-        host: seams.host.clone(),
-        storage: seams.storage.clone(),
-        runtime: seams.runtime.clone(),
-        clock: seams.options.clock.clone(),
-        pods,
-        places: figures.places,
-        directories: figures.directories,
-        system: figures.system,
-        volumes: figures.volumes,
-        asked: figures.asked,
-    });
-    parts.start("disk figures", |ending| looks.run(ending));
-    stats
 }
 
 fn health(of_pods: &OfPods, process: &Process, clock: &SharedClock, slis: Slis) -> Health {

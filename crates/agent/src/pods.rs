@@ -23,6 +23,7 @@ use kube::Client;
 use node::readiness::Ailments;
 use pleg::{Observations, Pleg};
 use probes::{Means, Prober, Probes};
+use resources::eviction::{self, EvictionLoop};
 use resources::garbage::{Housekeeping, Wanted};
 use resources::linux::Swap;
 use resources::logs::LogRotation;
@@ -44,6 +45,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 use types::Quantity;
 use types::desired::{Desired, StaticsAtWork};
+use types::eviction::Evictions;
 use types::quantity::Format;
 use types::served::{PodBook, Pulse, ServedPod};
 use volumes::{
@@ -57,7 +59,6 @@ use workers::spec::security::{POSSIBLE_CPUS, SecuritySettings};
 use workers::{Actuated, Crew, Foundations, Hooks, NodeView, Objects, Telling, Turns};
 
 pub use config::{PodFlags, PodsConfig, PodsConfigError};
-pub(crate) use figures::Figures;
 
 use crate::door::{NodePages, OfPods};
 use crate::parts::Parts;
@@ -188,13 +189,15 @@ pub(crate) fn start(
     let hooks = Hooks::new(seams.runtime.clone(), seams.net.clone(), clock);
     start_log_rotation(&config, seams, parts);
     let (tellers, figures) = figures::channels(&config);
+    let evictions = start_eviction(&config, &desired, &figures, seams, parts);
+    let book = PodBook::new(NodePages {
+        desired: desired.clone(),
+        reports: reports.clone(),
+        observations: observations.clone(),
+    });
     let of_pods = OfPods {
-        figures,
-        book: PodBook::new(NodePages {
-            desired: desired.clone(),
-            reports: reports.clone(),
-            observations: observations.clone(),
-        }),
+        stats: figures::stats(&of_node.name, &book, figures, seams, parts),
+        book,
         observations: observations.clone(),
         pulse: Pulse::default(),
         resync: config.resync,
@@ -230,6 +233,7 @@ pub(crate) fn start(
         let crew = Crew {
             on: Arc::new(on),
             desired,
+            evictions,
             wanted,
             statics,
             allocated,
@@ -257,6 +261,33 @@ fn start_pod_resources(config: &PodsConfig, book: &PodBook, seams: &Seams, parts
         figures: seams.figures.node.clone(),
     };
     parts.start("pod resources", |ending| socket.run(ending));
+}
+
+/// Pods that have to go, as they are found.
+fn start_eviction(
+    config: &PodsConfig,
+    desired: &watch::Receiver<Desired>,
+    figures: &figures::Figures,
+    seams: &Seams,
+    parts: &mut Parts,
+) -> watch::Receiver<Arc<Evictions>> {
+    let (evictions, seen) = watch::channel(Arc::default());
+    if !config.local_storage {
+        return seen;
+    }
+    let metrics = Arc::<eviction::Metrics>::default();
+    seams.figures.node.hang(metrics.clone());
+    let looping = EvictionLoop {
+        clock: seams.options.clock.clone(),
+        desired: desired.clone(),
+        volumes: figures.volumes.clone(),
+        disks: figures.disks.subscribe(),
+        asked: figures.asked.clone(),
+        evictions,
+        metrics,
+    };
+    parts.start("eviction", |ending| looping.run(ending));
+    seen
 }
 
 fn start_log_rotation(config: &PodsConfig, seams: &Seams, parts: &mut Parts) {

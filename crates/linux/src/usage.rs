@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, Stat, fstat, openat, statat, statfs};
+use rustix::fs::{AtFlags, CWD, Mode, Stat, fstat, openat, stat, statat, statfs};
 use rustix::io::Errno;
 use seams::storage::{FileSystem, Usage};
 
@@ -109,6 +109,7 @@ pub(crate) fn file_system(path: &Path) -> io::Result<FileSystem> {
         used: figures.f_blocks.saturating_sub(figures.f_bfree) * block,
         inodes: figures.f_files,
         inodes_free: figures.f_ffree,
+        device: stat(path)?.st_dev,
     })
 }
 

@@ -200,6 +200,8 @@ pub struct FileSystem {
     pub used: u64,
     pub inodes: u64,
     pub inodes_free: u64,
+    /// One number for all that is on it.
+    pub device: u64,
 }
 
 /// A directory of the machine that is to be seen at another path, too.

@@ -43,6 +43,7 @@ use seams::{RuntimeError, SharedClock, SharedHost, SharedRuntime, SharedStorage,
 use thiserror::Error;
 use tokio::sync::{Semaphore, watch};
 use tracing::warn;
+use types::disk_figures::DiskFigures;
 use types::observed::ObservedPod;
 use types::volume_figures::PodVolumeFigures;
 
@@ -91,6 +92,8 @@ pub struct Sources {
     pub volumes: watch::Receiver<Arc<PodVolumeFigures>>,
     /// Told whenever somebody wants to know what is on disks.
     pub asked: watch::Sender<()>,
+    /// What was found there.
+    pub disks: watch::Sender<Arc<DiskFigures>>,
 }
 
 impl fmt::Debug for Sources {
@@ -168,6 +171,7 @@ impl Stats {
             pods: Arc::clone(&sources.pods),
             asked: sources.asked.subscribe(),
             published,
+            figures: sources.disks.clone(),
         };
         let stats = Self {
             started: sources.clock.now(),

@@ -414,6 +414,7 @@ impl Storage for Machine {
             used: disk.capacity.saturating_sub(disk.available),
             inodes: disk.inodes,
             inodes_free: disk.inodes_free,
+            device: 0,
         })
     }
 

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use types::desired::{Desired, StaticsAtWork};
+use types::eviction::{Eviction, Evictions};
 use types::served::Pulse;
 use types::{PodUid, Quantity};
 
@@ -27,7 +28,7 @@ use crate::fold::{Census, Fold, Order, Verdict, Wish};
 use crate::foundations::{Foundations, NodeView};
 use crate::metrics::static_word;
 use crate::orphans::{self, Known};
-use crate::slot::{Eviction, Slot, object_of};
+use crate::slot::{Slot, object_of};
 use crate::spec::pod_ref;
 use crate::task::{Finished, Worker};
 
@@ -51,6 +52,8 @@ const ORPHANS: Duration = Duration::from_secs(30);
 pub struct Crew {
     pub on: Arc<Foundations>,
     pub desired: watch::Receiver<Desired>,
+    /// Pods that the node has to end.
+    pub evictions: watch::Receiver<Arc<Evictions>>,
     /// What others need to know of the pods.
     pub wanted: watch::Sender<Arc<Wanted>>,
     pub statics: watch::Sender<StaticsAtWork>,
@@ -156,6 +159,11 @@ impl Crew {
                     let pods = known.borrow_and_update().clone().unwrap_or_default();
                     let desired = self.desired.borrow().clone();
                     let orders = state.fold.observed(&pods, &desired);
+                    self.carry_out(&mut state, orders);
+                }
+                Ok(()) = self.evictions.changed() => {
+                    let evictions = Arc::clone(&self.evictions.borrow_and_update());
+                    let orders = state.fold.evicted(&evictions);
                     self.carry_out(&mut state, orders);
                 }
                 Some(done) = state.workers.join_next() => match done {
@@ -415,7 +423,12 @@ impl Crew {
                 Order::Start(uid) => self.start(state, &uid),
                 Order::Changed(uid) => pass_slot(state, &uid),
                 Order::Preempt(uid) => {
-                    self.tell_of_preemption(state, &uid);
+                    self.tell_of_eviction(state, &uid);
+                    self.wait_for_room(state, &uid);
+                    pass_slot(state, &uid);
+                }
+                Order::Evict(uid) => {
+                    self.tell_of_eviction(state, &uid);
                     pass_slot(state, &uid);
                 }
                 Order::Forget(uid) => {
@@ -434,17 +447,24 @@ impl Crew {
         self.count(state);
     }
 
-    fn tell_of_preemption(&self, state: &mut State, uid: &PodUid) {
+    fn tell_of_eviction(&self, state: &State, uid: &PodUid) {
+        let slot = state.fold.slot(uid);
+        let Some((slot, eviction)) = slot.and_then(|slot| Some((slot, slot.evicted.as_ref()?)))
+        else {
+            return;
+        };
+        let Eviction {
+            reason, message, ..
+        } = eviction;
+        info!(pod = %pod_ref(&slot.pod), reason, "the node ends a pod: {message}");
+        self.on.telling.warning(&slot.pod, reason, message.clone());
+    }
+
+    /// A critical pod comes in its place.
+    fn wait_for_room(&self, state: &mut State, uid: &PodUid) {
         let Some(slot) = state.fold.slot(uid) else {
             return;
         };
-        if let Some(Eviction {
-            reason, message, ..
-        }) = &slot.evicted
-        {
-            info!(pod = %pod_ref(&slot.pod), "a pod makes room for a critical one");
-            self.on.telling.warning(&slot.pod, reason, message.clone());
-        }
         let grace = slot.own_grace();
         let patience = (grace + grace / 2).max(LEAST_PATIENCE);
         let until = self.on.clock.uptime() + patience;

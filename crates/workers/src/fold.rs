@@ -10,10 +10,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use types::desired::{Desired, DesiredPod, Source, StaticsAtWork};
+use types::eviction::Evictions;
 use types::{PodName, PodRef, PodUid};
 
 use crate::admission::{Admitted, Rejection};
-use crate::slot::{Eviction, Slot, has_ended};
+use crate::slot::{self, Slot, has_ended};
 use crate::spec::pod_ref;
 
 pub use resizes::{Permit, Verdict, Wish};
@@ -67,6 +68,8 @@ pub enum Order {
     Changed(PodUid),
     /// The same, as it makes room for a critical pod.
     Preempt(PodUid),
+    /// The same, as it takes more of the node than it may.
+    Evict(PodUid),
     /// The pod is none of the node's any more.
     Forget(PodUid),
     /// It was judged whether it may have other resources.
@@ -101,6 +104,21 @@ impl Fold {
         }
         if desired.ready {
             self.allocations.forget_unclaimed();
+        }
+        orders
+    }
+
+    /// Pods that have to go from the node. Those that go already for a reason of the node's
+    /// are not told again.
+    pub fn evicted(&mut self, evictions: &Evictions) -> Vec<Order> {
+        let mut orders = Vec::new();
+        for (uid, eviction) in evictions {
+            let entry = self.pods.get_mut(uid);
+            let works = |entry: &&mut Entry| entry.state == State::Working && entry.counts();
+            if let Some(entry) = entry.filter(works) {
+                entry.slot.evict(eviction.clone());
+                orders.push(Order::Evict(uid.clone()));
+            }
         }
         orders
     }
@@ -348,7 +366,7 @@ impl Fold {
     /// A pod has to make room.
     fn preempt(&mut self, uid: &PodUid) -> Option<Order> {
         let entry = self.pods.get_mut(uid)?;
-        entry.slot.evict(Eviction::preempted());
+        entry.slot.evict(slot::preempted());
         Some(Order::Preempt(uid.clone()))
     }
 

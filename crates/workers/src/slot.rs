@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use types::desired::{DesiredPod, Source};
+use types::eviction::Eviction;
 
 use crate::admission::Rejection;
 use crate::spec::spec_of;
@@ -48,24 +49,14 @@ pub struct Resize {
     pub granted: Option<i64>,
 }
 
-/// Why a node ends a pod that has done nothing wrong. Users see these words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eviction {
-    /// Of the event, and of the pod's status.
-    pub reason: &'static str,
-    pub message: String,
-    /// As the pod's `DisruptionTarget` has it.
-    pub disruption: String,
-}
-
-impl Eviction {
-    /// For a critical pod.
-    pub fn preempted() -> Self {
-        Self {
-            reason: "Preempting",
-            message: "Preempted in order to admit critical pod".to_owned(),
-            disruption: "Pod was preempted by Kubelet to accommodate a critical pod.".to_owned(),
-        }
+/// A pod goes for a critical one.
+pub fn preempted() -> Eviction {
+    let disruption = "Pod was preempted by Kubelet to accommodate a critical pod.";
+    Eviction {
+        reason: "Preempting",
+        message: "Preempted in order to admit critical pod".to_owned(),
+        disruption: Some(disruption.to_owned()),
+        grace: None,
     }
 }
 
@@ -125,7 +116,7 @@ impl Slot {
 
     /// The node ends it, for the first reason that it has.
     pub fn evict(&mut self, eviction: Eviction) {
-        let grace = self.own_grace();
+        let grace = eviction.grace.unwrap_or_else(|| self.own_grace());
         self.end(grace, false);
         self.evicted.get_or_insert(eviction);
     }
@@ -286,14 +277,27 @@ mod tests {
         let spec = json!({ "containers": [], "terminationGracePeriodSeconds": 7 });
         let mut slot = Slot::new(&desired(Source::Api, &json!({}), &spec, "Running"));
         let before = slot.clone();
-        slot.evict(Eviction::preempted());
+        slot.evict(preempted());
         assert_eq!(seconds(&slot), Some((7, false)));
         assert!(slot.wants_other(&before));
         slot.update(&desired(Source::Api, &json!({}), &spec, "Running"));
-        assert_eq!(slot.evicted, Some(Eviction::preempted()));
+        assert_eq!(slot.evicted, Some(preempted()));
         let mut deleted = Slot::new(&desired(Source::Api, &deleted(3), &spec, "Running"));
-        deleted.evict(Eviction::preempted());
+        deleted.evict(preempted());
         assert_eq!(seconds(&deleted), Some((3, true)));
+        // Who evicts may say how long that is; the first who does counts.
+        let hasty = Eviction {
+            reason: "Evicted",
+            grace: Some(Duration::from_secs(1)),
+            ..preempted()
+        };
+        deleted.evict(hasty.clone());
+        assert_eq!(seconds(&deleted), Some((1, true)));
+        assert_eq!(deleted.evicted, Some(preempted()));
+        let mut slot = Slot::new(&desired(Source::Api, &json!({}), &spec, "Running"));
+        slot.evict(hasty.clone());
+        assert_eq!(seconds(&slot), Some((1, false)));
+        assert_eq!(slot.evicted, Some(hasty));
     }
 
     #[test]

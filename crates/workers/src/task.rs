@@ -64,6 +64,8 @@ pub(crate) struct Worker {
     pub(crate) said_of_itself: Vec<String>,
     pub(crate) clean_failures: u32,
     pub(crate) told_of_kill: BTreeSet<String>,
+    /// It was said that the node ends it.
+    evicted: bool,
     /// Containers, by id, whose hook before the end was begun when they were to end in
     /// another time.
     pub(crate) hooked: BTreeSet<String>,
@@ -145,6 +147,7 @@ impl Worker {
             said_of_itself: Vec::new(),
             clean_failures: 0,
             told_of_kill: BTreeSet::new(),
+            evicted: false,
             hooked: BTreeSet::new(),
             gap_until: Duration::ZERO,
             volumes_unread: false,
@@ -453,16 +456,17 @@ impl Worker {
         if ended.is_some_and(|ended| ended.reason != eviction.reason) {
             return;
         }
-        let is_news = self.known.disruption.is_none();
+        let is_news = !std::mem::replace(&mut self.evicted, true);
         self.known.ended = (is_news || observed.is_running()).then(|| Ended {
             reason: eviction.reason.to_owned(),
             message: eviction.message.clone(),
         });
-        self.known.disruption = Some(PodCondition {
+        let disruption = eviction.disruption.as_ref();
+        self.known.disruption = disruption.map(|message| PodCondition {
             type_: "DisruptionTarget".to_owned(),
             status: "True".to_owned(),
             reason: Some("TerminationByKubelet".to_owned()),
-            message: Some(eviction.disruption.clone()),
+            message: Some(message.clone()),
             observed_generation: slot.pod.metadata.generation,
             ..PodCondition::default()
         });

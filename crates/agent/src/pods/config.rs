@@ -34,6 +34,10 @@ const DEFAULT_IDS_PER_POD: u32 = 65_536;
 
 /// What a node is to do with pods.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct PodsConfig {
     pub(crate) sources: SourcesConfig,
     pub(crate) directories: Directories,
@@ -67,6 +71,8 @@ pub struct PodsConfig {
     pub(crate) changes: Changes,
     /// `volumeStatsAggPeriod`; `None`: volumes are not counted.
     pub(crate) volume_figures: Option<Duration>,
+    /// `localStorageCapacityIsolation`: pods are held to their limits of the disk.
+    pub(crate) local_storage: bool,
     /// Groups beside those of pods that are told of.
     pub(crate) system: SystemGroups,
     pub(crate) pod_resources: Option<PathBuf>,
@@ -268,6 +274,7 @@ impl PodsConfig {
             },
             volume_figures: Some(duration("volumeStatsAggPeriod"))
                 .filter(|period| !period.is_zero()),
+            local_storage: settings.bool("localStorageCapacityIsolation"),
             system: SystemGroups {
                 kubelet: path("kubeletCgroups").map(PathBuf::from),
                 runtime: flags.runtime_group.clone(),
@@ -427,6 +434,17 @@ mod tests {
             let resolved = load::resolve(&line, Path::new("/")).unwrap();
             let pods = PodsConfig::from_settings(&resolved.settings, &resolved.gates, &flags());
             assert_eq!(pods.unwrap().trust_bundles, followed, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn pods_are_held_to_their_limits_of_the_disk_unless_somebody_says_otherwise() {
+        let off = "--local-storage-capacity-isolation=false".to_owned();
+        for (words, held) in [(&[][..], true), (&[off][..], false)] {
+            let line = CommandLine::parse(words).unwrap();
+            let resolved = load::resolve(&line, Path::new("/")).unwrap();
+            let pods = PodsConfig::from_settings(&resolved.settings, &resolved.gates, &flags());
+            assert_eq!(pods.unwrap().local_storage, held, "{words:?}");
         }
     }
 

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resources::{Layout, QosClass};
-use server::stats::{Directories, GroupPlaces, SystemGroups};
+use server::stats::{Directories, GroupPlaces, ObservedPods, Sources, Stats, SystemGroups};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use types::PodUid;
+use types::disk_figures::DiskFigures;
 use types::volume_figures::PodVolumeFigures;
+use types::{PodBook, PodUid};
 use volumes::{Counting, Volumes};
 
 use super::PodsConfig;
+use crate::Seams;
+use crate::parts::Parts;
 
 const CLASSES: [QosClass; 3] = [
     QosClass::Guaranteed,
@@ -22,14 +25,16 @@ const CLASSES: [QosClass; 3] = [
 ];
 
 /// What those who answer for figures read.
-#[derive(Clone, Debug)]
-pub(crate) struct Figures {
-    pub(crate) places: watch::Receiver<Option<Arc<GroupPlaces>>>,
-    pub(crate) volumes: watch::Receiver<Arc<PodVolumeFigures>>,
+#[derive(Debug)]
+pub(super) struct Figures {
+    pub(super) places: watch::Receiver<Option<Arc<GroupPlaces>>>,
+    pub(super) volumes: watch::Receiver<Arc<PodVolumeFigures>>,
     /// Told whenever somebody wants to know what is on disks.
-    pub(crate) asked: watch::Sender<()>,
-    pub(crate) directories: Directories,
-    pub(crate) system: SystemGroups,
+    pub(super) asked: watch::Sender<()>,
+    /// What is found there.
+    pub(super) disks: watch::Sender<Arc<DiskFigures>>,
+    pub(super) directories: Directories,
+    pub(super) system: SystemGroups,
 }
 
 /// What those who know tell.
@@ -56,6 +61,7 @@ pub(super) fn channels(config: &PodsConfig) -> (Tellers, Figures) {
         places: places_seen,
         volumes: volumes_seen,
         asked,
+        disks: watch::channel(Arc::default()).0,
         directories: Directories {
             root: config.directories.layout.root().to_owned(),
             logs: config.directories.logs.clone(),
@@ -74,6 +80,38 @@ impl Tellers {
         let counting = Counting::new(volumes, period, self.asked, self.volumes);
         counting.run(shutdown).await;
     }
+}
+
+/// What pods use, with the task that looks at disks for it.
+pub(super) fn stats(
+    node_name: &str,
+    book: &PodBook,
+    figures: Figures,
+    seams: &Seams,
+    parts: &mut Parts,
+) -> Stats {
+    let book = book.clone();
+    let pods: ObservedPods = Arc::new(move || {
+        let known = book.known();
+        let observed = known.iter().filter_map(|pod| book.observed(&pod.uid));
+        observed.collect()
+    });
+    let (stats, looks) = Stats::new(Sources {
+        node_name: node_name.to_owned(),
+        host: seams.host.clone(),
+        storage: seams.storage.clone(),
+        runtime: seams.runtime.clone(),
+        clock: seams.options.clock.clone(),
+        pods,
+        places: figures.places,
+        directories: figures.directories,
+        system: figures.system,
+        volumes: figures.volumes,
+        asked: figures.asked,
+        disks: figures.disks,
+    });
+    parts.start("disk figures", |ending| looks.run(ending));
+    stats
 }
 
 /// Where the groups of pods are that are made so.

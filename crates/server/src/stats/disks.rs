@@ -3,9 +3,9 @@
 //!
 //! A request says that it asks; the task looks, at most every [`PERIOD`], and publishes.
 //! So who asks now and then gets figures of the last time while new ones are made, with
-//! their time in them.
+//! their time in them. The same is published for those who hold pods to their limits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use types::PodUid;
-use types::observed::{ContainerState, ObservedPod};
+use types::disk_figures::{ContainerDiskFigures, DiskFigures, PodDiskFigures};
+use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
 use super::ObservedPods;
 use super::from_runtime::time;
@@ -76,6 +77,7 @@ pub struct DiskLooks {
     pub(super) pods: ObservedPods,
     pub(super) asked: watch::Receiver<()>,
     pub(super) published: watch::Sender<Arc<DiskLook>>,
+    pub(super) figures: watch::Sender<Arc<DiskFigures>>,
 }
 
 impl std::fmt::Debug for DiskLooks {
@@ -91,9 +93,12 @@ impl DiskLooks {
 
     async fn look_on(&mut self) {
         while self.asked.changed().await.is_ok() {
-            match timeout(&*self.clock, PATIENCE, self.look()).await {
-                Ok(look) => {
+            // On nodes of which nobody asks this its room is not taken.
+            let look = Box::pin(self.look());
+            match timeout(&*self.clock, PATIENCE, look).await {
+                Ok((look, figures)) => {
                     self.published.send_replace(Arc::new(look));
+                    self.figures.send_replace(Arc::new(figures));
                 }
                 Err(elapsed) => debug!(%elapsed, "disks do not answer, the next look tries again"),
             }
@@ -101,7 +106,7 @@ impl DiskLooks {
         }
     }
 
-    async fn look(&self) -> DiskLook {
+    async fn look(&self) -> (DiskLook, DiskFigures) {
         let images = self.images().await;
         let layers = self.layers().await;
         let (pods, directories) = ((self.pods)(), self.directories.clone());
@@ -119,7 +124,9 @@ impl DiskLooks {
             for pod in pods.iter().filter(|pod| pod.is_running()) {
                 look.pod(storage, &directories, pod);
             }
-            look
+            let root = storage.file_system(&directories.root).ok();
+            let figures = look.figures(root, &pods);
+            (look, figures)
         });
         looked.await.unwrap_or_default()
     }
@@ -159,9 +166,7 @@ impl DiskLook {
         let (name, uid) = (&pod.pod.name, &pod.pod.uid);
         let logs = format!("{}_{}_{uid}", name.namespace, name.name);
         let logs = directories.logs.join(logs);
-        let running = pod.containers.iter();
-        let running = running.filter(|container| container.state == ContainerState::Running);
-        for container in running {
+        for container in running(pod) {
             if let Some(usage) = files(&logs.join(&container.name)) {
                 self.logs.insert(container.id.clone(), usage);
             }
@@ -173,6 +178,42 @@ impl DiskLook {
         };
         self.pods.insert(uid.clone(), own);
     }
+
+    /// What pods have that run. `root` is where the node keeps its own files.
+    pub(super) fn figures(
+        &self,
+        root: Option<FileSystem>,
+        pods: &[Arc<ObservedPod>],
+    ) -> DiskFigures {
+        let images = self.images.and_then(|images| images.on);
+        let apart = images.zip(root);
+        let bytes = |usage: Option<&Usage>| usage.map_or(0, |usage| usage.bytes);
+        let of_pod = |pod: &Arc<ObservedPod>| {
+            let containers = running(pod).map(|container| {
+                let layer = self.layers.get(&container.id);
+                let figures = ContainerDiskFigures {
+                    logs: bytes(self.logs.get(&container.id)),
+                    layer: layer.and_then(|layer| layer.used).unwrap_or_default(),
+                };
+                (container.name.clone(), figures)
+            });
+            let containers: BTreeMap<_, _> = containers.collect();
+            let uid = &pod.pod.uid;
+            let own = self.pods.get(uid).copied().unwrap_or_default();
+            let files = bytes(own.logs.as_ref()) + bytes(own.hosts.as_ref());
+            let figures = PodDiskFigures { containers, files };
+            (!figures.containers.is_empty()).then(|| (uid.clone(), figures))
+        };
+        DiskFigures {
+            images_apart: apart.map(|(images, root)| images.device != root.device),
+            pods: pods.iter().filter_map(of_pod).collect(),
+        }
+    }
+}
+
+fn running(pod: &ObservedPod) -> impl Iterator<Item = &ObservedContainer> {
+    let containers = pod.containers.iter();
+    containers.filter(|container| container.state == ContainerState::Running)
 }
 
 /// Most layers are on the same file system, which is `last`.

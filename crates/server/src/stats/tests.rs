@@ -11,6 +11,7 @@ use seams::cri::{
     PodSandboxStatusResponse, UInt64Value,
 };
 use seams::runtime::{Answer, Code};
+use seams::storage::FileSystem;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::clock::TokioClock;
@@ -134,6 +135,7 @@ struct Scene {
     runtime: Arc<Teller>,
     clock: SharedClock,
     stats: Stats,
+    published: watch::Receiver<Arc<DiskFigures>>,
     /// Held so that the task ends with the test.
     tasks: JoinSet<()>,
 }
@@ -217,6 +219,7 @@ impl Scene {
                     .map(|class| PathBuf::from(format!("/kubepods/{class}pod{uid}")))
             }),
         };
+        let (disks, published) = watch::channel(Arc::default());
         let (stats, looks) = Stats::new(Sources {
             node_name: "n1".to_owned(),
             host: machine.clone(),
@@ -237,6 +240,7 @@ impl Scene {
             },
             volumes: watch::channel(Arc::default()).1,
             asked: watch::channel(()).0,
+            disks,
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(looks.run(CancellationToken::new()));
@@ -245,6 +249,7 @@ impl Scene {
             runtime,
             clock,
             stats,
+            published,
             tasks,
         }
     }
@@ -434,6 +439,50 @@ async fn what_the_machine_does_not_count_the_runtime_tells() {
             &["pods", "containers"]
         };
         assert_eq!(asked, wanted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_pods_to_their_limits_learns_the_same() {
+    let scene = Scene::new(true, false);
+    assert_eq!(**scene.published.borrow(), DiskFigures::default());
+    let summary = scene.summary("").await;
+    let pod = &summary["pods"][0];
+    let figures = Arc::clone(&scene.published.borrow());
+    assert_eq!(figures.images_apart, Some(false));
+    let own = &figures.pods[&PodUid::new("u1")];
+    let main = own.containers["main"];
+    assert_eq!(pod["containers"][0]["rootfs"]["usedBytes"], main.layer);
+    assert_eq!(pod["containers"][0]["logs"]["usedBytes"], main.logs);
+    assert!(main.layer > 0 && main.logs > 0 && own.files > 0);
+    let all = main.layer + main.logs + own.files;
+    assert_eq!(pod["ephemeral-storage"]["usedBytes"], all);
+}
+
+#[test]
+fn images_are_apart_if_their_device_is_another_and_only_what_runs_counts() {
+    let on = |device| FileSystem {
+        device,
+        ..FileSystem::default()
+    };
+    let mut look = DiskLook::default();
+    let mut ended = pod();
+    ended.containers[0].state = ContainerState::Exited;
+    for (images, root, apart) in [
+        (Some(1), Some(1), Some(false)),
+        (Some(1), Some(2), Some(true)),
+        (None, Some(1), None),
+        (Some(1), None, None),
+    ] {
+        look.images = images.map(|device| disks::Layer {
+            on: Some(on(device)),
+            ..disks::Layer::default()
+        });
+        let figures = look.figures(root.map(on), &[Arc::new(ended.clone())]);
+        assert_eq!(figures.images_apart, apart, "{images:?} {root:?}");
+        assert!(figures.pods.is_empty());
+        let figures = look.figures(root.map(on), &[Arc::new(pod())]);
+        assert_eq!(figures.pods.len(), 1);
     }
 }
 

@@ -17,6 +17,8 @@ use crate::wait;
 
 /// How long a play waits for one thing.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Upstream looks at volumes every one to two minutes.
+const LONG: Duration = Duration::from_secs(270);
 /// How long nothing may happen for a play to be over, and how long that is waited
 /// for.
 const QUIET: Duration = Duration::from_millis(2500);
@@ -211,9 +213,18 @@ impl<'a> Stage<'a> {
 
     /// Waits for anything.
     pub(super) fn until(&self, what: &str, reached: impl Fn(&View<'_>) -> bool) -> Result<()> {
+        self.within(PATIENCE, what, reached)
+    }
+
+    fn within(
+        &self,
+        patience: Duration,
+        what: &str,
+        reached: impl Fn(&View<'_>) -> bool,
+    ) -> Result<()> {
         let answer = self
             .tape
-            .wait(&self.namespace, PATIENCE, |reel| reached(&View { reel }))?;
+            .wait(&self.namespace, patience, |reel| reached(&View { reel }))?;
         if answer {
             return Ok(());
         }
@@ -230,6 +241,14 @@ impl<'a> Stage<'a> {
         self.until(&format!("{name} to be {phase}"), |view| {
             view.pod(name)
                 .is_some_and(|pod| pod["status"]["phase"] == phase)
+        })
+    }
+
+    /// Waits for what takes long: a pod to be Failed.
+    pub(super) fn failed_in_the_end(&self, name: &str) -> Result<()> {
+        self.within(LONG, &format!("{name} to be Failed"), |view| {
+            view.pod(name)
+                .is_some_and(|pod| pod["status"]["phase"] == "Failed")
         })
     }
 

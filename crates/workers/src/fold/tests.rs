@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use types::desired::Source;
+use types::eviction::Eviction;
 
 use super::*;
 
@@ -542,6 +543,46 @@ fn what_is_left_of_one_that_ended_takes_no_room_while_it_is_removed() {
     let told = case.fold.desired(&case.sources.desired, &alone);
     assert_eq!(told, [start("next")]);
     assert_eq!(case.slot("next").rejected, None);
+}
+
+#[test]
+fn who_has_to_go_is_told_once_and_only_if_it_is_at_work() {
+    let mut case = Case::new();
+    for uid in ["a", "b", "over", "deleted"] {
+        case.sources.api(uid);
+    }
+    case.told();
+    case.kept("over");
+    case.sources.delete("deleted");
+    case.sources.api("no");
+    let nobody = |_: &Pod, _: &[&Pod]| {
+        let (reason, message) = ("Full".to_owned(), String::new());
+        Err(Rejection { reason, message })
+    };
+    case.fold.desired(&case.sources.desired, &nobody);
+    let eviction = |message: &str| Eviction {
+        reason: "Evicted",
+        message: message.to_owned(),
+        disruption: None,
+        grace: Some(Duration::from_secs(1)),
+    };
+    let all = ["a", "over", "deleted", "no", "stranger"];
+    let evictions = all.map(|uid| (PodUid::new(uid), eviction("one")));
+    let mut evictions = Evictions::from(evictions);
+    let evict = |uid| Order::Evict(PodUid::new(uid));
+    assert_eq!(
+        case.fold.evicted(&evictions),
+        [evict("a"), evict("deleted")]
+    );
+    assert_eq!(case.ending("a"), Some((1, false)));
+    assert_eq!(case.ending("deleted"), Some((1, true)));
+    assert_eq!(case.ending("b"), None);
+    // It is said again, and in other words, until it is gone.
+    evictions.insert(PodUid::new("a"), eviction("two"));
+    assert_eq!(case.fold.evicted(&evictions), []);
+    assert_eq!(case.slot("a").evicted, Some(eviction("one")));
+    assert_eq!(case.fold.evicted(&Evictions::new()), []);
+    assert!(case.slot("a").evicted.is_some());
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn stats(clock: &SharedClock) -> Stats {
         system: SystemGroups::default(),
         volumes: watch::channel(Arc::default()).1,
         asked: watch::channel(()).0,
+        disks: watch::channel(Arc::default()).0,
     };
     Stats::new(sources).0
 }

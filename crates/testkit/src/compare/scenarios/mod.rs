@@ -5,6 +5,7 @@ mod configuration;
 mod controllers;
 mod debugging;
 mod deletion;
+mod evictions;
 mod hooks;
 mod images;
 mod lifecycle;
@@ -43,6 +44,7 @@ pub fn all() -> Vec<Scenario> {
         restarts::SCENARIOS,
         sandboxes::SCENARIOS,
         room::SCENARIOS,
+        evictions::SCENARIOS,
         resizes::SCENARIOS,
     ]
     .concat()
