@@ -21,7 +21,7 @@ use seams::{SharedClock, timeout};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use types::PodUid;
-use types::desired::Desired;
+use types::desired::{Desired, has_ended};
 use types::disk_figures::DiskFigures;
 use types::eviction::{Eviction, Evictions};
 use types::figures;
@@ -137,11 +137,4 @@ fn eviction(excess: &Excess) -> Eviction {
         disruption: None,
         grace: Some(GRACE),
     }
-}
-
-/// What the API has of it says so.
-fn has_ended(pod: &Pod) -> bool {
-    let status = pod.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }

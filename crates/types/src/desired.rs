@@ -36,6 +36,16 @@ impl fmt::Display for Source {
     }
 }
 
+/// What the API has of it says that it is over.
+pub fn has_ended(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    is_terminal(status.and_then(|status| status.phase.as_deref()))
+}
+
+pub fn is_terminal(phase: Option<&str>) -> bool {
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
 /// When a node first saw a pod; an annotation.
 pub const SEEN: &str = "kubernetes.io/config.seen";
 /// Where a pod comes from: `file`, `http` or `api`; an annotation.

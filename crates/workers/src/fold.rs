@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use types::desired::{Desired, DesiredPod, Source, StaticsAtWork};
+use types::desired::{Desired, DesiredPod, Source, StaticsAtWork, has_ended};
 use types::eviction::Evictions;
 use types::{PodName, PodRef, PodUid};
 
 use crate::admission::{Admitted, Rejection};
-use crate::slot::{self, Slot, has_ended};
+use crate::slot::{self, Slot};
 use crate::spec::pod_ref;
 
 pub use resizes::{Permit, Verdict, Wish};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
-use types::desired::{DesiredPod, Source};
+use types::desired::{DesiredPod, Source, has_ended};
 use types::eviction::Eviction;
 
 use crate::admission::Rejection;
@@ -183,17 +183,6 @@ pub fn object_of<'a>(
 
 fn seconds_of(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
-}
-
-/// What the API has of it says that it is over.
-pub fn has_ended(pod: &Pod) -> bool {
-    let status = pod.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref());
-    is_terminal(phase)
-}
-
-pub(crate) fn is_terminal(phase: Option<&str>) -> bool {
-    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use types::desired::is_terminal;
 
 use crate::metrics::Metrics;
-use crate::slot::is_terminal;
 
 /// How far a pod has come with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
