@@ -412,7 +412,8 @@ impl Crew {
 
     fn carry_out(&self, state: &mut State, orders: Vec<Order>) {
         if orders.is_empty() {
-            // A pod may have ended, and be kept.
+            // A pod may have ended, and be kept: others hear that it is not at work any more.
+            self.publish(state);
             self.count(state);
             return;
         }
