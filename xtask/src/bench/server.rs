@@ -508,7 +508,7 @@ impl Subject<'_> {
                 self.client
                     .pester(PESTERED_WITH, rate(cost), pesterers.len())?,
             );
-            let (_, share) = self.busy(|| {
+            let ((), share) = self.busy(|| {
                 sleep(self.size.settle.min(PESTERED_FOR));
                 Ok(())
             })?;
