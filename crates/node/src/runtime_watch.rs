@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seams::cri::{
     Image, ListImagesRequest, NetworkConfig, RuntimeConfig, StatusRequest, StatusResponse,
-    UpdateRuntimeConfigRequest,
+    UpdateRuntimeConfigRequest, VersionResponse,
 };
 use seams::start::{self, StartError};
 use seams::{SharedClock, SharedRuntime};
@@ -27,7 +27,7 @@ const VERSION: Duration = Duration::from_secs(60);
 /// When to tell or ask again what failed.
 const TOLD_AGAIN: Duration = Duration::from_secs(10);
 
-/// One that asks, at intervals. The three questions do not wait for each other.
+/// One that asks, at intervals. The questions do not wait for each other.
 #[derive(Debug)]
 pub struct RuntimeWatch {
     pub runtime: SharedRuntime,
@@ -51,7 +51,12 @@ impl RuntimeWatch {
             facts,
         };
         let all = async {
-            tokio::join!(asking.status(), asking.images(), asking.tell(pod_cidrs));
+            tokio::join!(
+                asking.status(),
+                asking.renew(),
+                asking.images(),
+                asking.tell(pod_cidrs)
+            );
         };
         tokio::select! {
             () = shutdown.cancelled() => {}
@@ -69,18 +74,16 @@ struct Asking {
 impl Asking {
     async fn status(&self) {
         let mut said = None;
-        let mut asked_at = None;
         loop {
             let answer = self.runtime.status(StatusRequest::default()).await;
             let problem = match answer {
                 Ok(status) => {
-                    let asked = self.version(&mut asked_at).await;
-                    // What one says that does not keep to CRI v1 does not count. One that is
-                    // known, and does not say just now who it is, has said how it fares.
-                    if self.facts.borrow().version.is_some() {
+                    let met = self.meet().await;
+                    // What one says that does not keep to CRI v1 does not count.
+                    if met.is_ok() {
                         self.take(status);
                     }
-                    asked.err()
+                    met.err()
                 }
                 Err(error) => {
                     // Who comes back may be another.
@@ -138,26 +141,39 @@ impl Asking {
         });
     }
 
-    /// Asked until it is known, of one that keeps to CRI v1, and then once in a while;
-    /// forgotten when the runtime goes away.
-    async fn version(&self, asked_at: &mut Option<Duration>) -> Result<(), StartError> {
-        let now = self.clock.uptime();
-        let is_known = self.facts.borrow().version.is_some();
-        if is_known && asked_at.is_some_and(|at| now.saturating_sub(at) < VERSION) {
+    /// Asked until it is known, of one that keeps to CRI v1; forgotten when the runtime goes
+    /// away.
+    async fn meet(&self) -> Result<(), StartError> {
+        if self.facts.borrow().version.is_some() {
             return Ok(());
         }
-        let version = start::check(&*self.runtime).await;
-        let version = version.inspect_err(|error| {
-            if !matches!(error, StartError::Call(_)) {
-                self.facts.send_modify(|facts| facts.version = None);
-            }
-        })?;
-        *asked_at = Some(now);
-        self.facts.send_modify(|facts| {
-            facts.name = version.runtime_name;
-            facts.version = Some(version.runtime_version);
-        });
+        let version = start::check(&*self.runtime).await?;
+        self.facts.send_modify(|facts| introduce(facts, version));
         Ok(())
+    }
+
+    /// Asks again who a known one is. How it fares does not wait for that: it says so itself.
+    async fn renew(&self) {
+        let mut pause = VERSION;
+        loop {
+            self.clock.sleep(pause).await;
+            pause = VERSION;
+            if self.facts.borrow().version.is_none() {
+                continue;
+            }
+            let answer = start::version(&*self.runtime).await;
+            self.facts.send_if_modified(|facts| {
+                let before = (facts.name.clone(), facts.version.clone());
+                match answer {
+                    // It went away meanwhile, and is met anew.
+                    _ if before.1.is_none() => {}
+                    Ok(version) => introduce(facts, version),
+                    Err(StartError::Call(_)) => pause = PROBE,
+                    Err(_) => facts.version = None,
+                }
+                before != (facts.name.clone(), facts.version.clone())
+            });
+        }
     }
 
     async fn images(&self) {
@@ -210,6 +226,11 @@ impl Asking {
     }
 }
 
+fn introduce(facts: &mut RuntimeFacts, version: VersionResponse) {
+    facts.name = version.runtime_name;
+    facts.version = Some(version.runtime_version);
+}
+
 fn image(image: Image) -> RuntimeImage {
     RuntimeImage {
         id: image.id,
@@ -227,7 +248,7 @@ mod tests {
     use seams::cri::{
         ImageFsInfoRequest, ImageFsInfoResponse, ImageStatusRequest, ImageStatusResponse,
         ListImagesResponse, RuntimeConfigRequest, RuntimeConfigResponse, RuntimeFeatures,
-        RuntimeStatus, UpdateRuntimeConfigResponse, VersionRequest, VersionResponse,
+        RuntimeStatus, UpdateRuntimeConfigResponse, VersionRequest,
     };
     use seams::runtime::{Answer, Code, Runtime, RuntimeError};
     use testkit::clock::TokioClock;
@@ -246,6 +267,8 @@ mod tests {
         spoken: Mutex<String>,
         /// It says how it fares, and not who it is.
         shy: Mutex<bool>,
+        /// It says how it fares, and never answers what else it is asked.
+        mute: Mutex<bool>,
         images: Mutex<Vec<Image>>,
         cidrs: Mutex<Vec<String>>,
         asked: Mutex<u32>,
@@ -269,6 +292,9 @@ mod tests {
 
     impl Runtime for Told {
         fn version(&self, _: VersionRequest) -> Answer<'_, VersionResponse> {
+            if *self.mute.lock().unwrap() {
+                return Box::pin(std::future::pending());
+            }
             if *self.shy.lock().unwrap() {
                 let late = RuntimeError::new("Version", Code::DeadlineExceeded, "late");
                 return Box::pin(async move { Err(late) });
@@ -465,10 +491,23 @@ mod tests {
         spoken("0.2.0");
         let facts = watching.after(60).await;
         assert_eq!(facts.version, None);
-        assert_eq!(facts.last_good_status, Some(Duration::from_secs(120)));
+        let good = facts.last_good_status;
+        assert!(good < Some(Duration::from_secs(126)), "{good:?}");
+        assert_eq!(watching.after(10).await.last_good_status, good);
         spoken("0.1.0");
         let facts = watching.after(5).await;
         assert_eq!(facts.version.as_deref(), Some("2.2.0"));
+        watching.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_says_how_it_fares_is_good_whatever_else_it_does_not_answer() {
+        let watching = Watching::start(Some(true));
+        watching.after(1).await;
+        *watching.runtime.mute.lock().unwrap() = true;
+        let facts = watching.after(300).await;
+        assert_eq!(facts.version.as_deref(), Some("2.1.9"));
+        assert_eq!(facts.last_good_status, Some(Duration::from_secs(300)));
         watching.stop().await;
     }
 

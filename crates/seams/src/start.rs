@@ -43,12 +43,18 @@ pub enum StartError {
 
 /// Whether both services answer in CRI v1; and who the runtime is.
 pub async fn check(runtime: &dyn Runtime) -> Result<VersionResponse, StartError> {
+    let version = version(runtime).await?;
+    let images = runtime.image_fs_info(ImageFsInfoRequest {}).await;
+    images.map_err(without_v1)?;
+    Ok(version)
+}
+
+/// Who the runtime is, if it keeps to CRI v1.
+pub async fn version(runtime: &dyn Runtime) -> Result<VersionResponse, StartError> {
     let request = VersionRequest {
         version: API_VERSION.to_owned(),
     };
     let version = runtime.version(request).await.map_err(without_v1)?;
-    let images = runtime.image_fs_info(ImageFsInfoRequest {}).await;
-    images.map_err(without_v1)?;
     if version.version != API_VERSION {
         return Err(StartError::OtherVersion(version.version));
     }
