@@ -439,8 +439,16 @@ impl Images {
     }
 
     async fn end_failed(&self, image: &str, spec: &ImageSpec, intent: Intent) {
-        let is_absent =
-            intent.follows_one_cut_off() && matches!(self.inspect(spec).await, Ok(None));
+        // Others may hold the records while they write to the disk.
+        let asked = self.parts.records.perform(move |_: &Arc<Records>| {
+            let follows = intent.follows_one_cut_off();
+            Ok((intent, follows))
+        });
+        // What nobody can look up ends as what was cut off.
+        let Ok((intent, follows)) = asked.await else {
+            return;
+        };
+        let is_absent = follows && matches!(self.inspect(spec).await, Ok(None));
         let failed = move |_: &Arc<Records>| {
             intent.failed(is_absent);
             Ok(())
