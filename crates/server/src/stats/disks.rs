@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use seams::cri::{FilesystemUsage, ImageFsInfoRequest, ListContainerStatsRequest};
 use seams::storage::{FileSystem, Storage, Usage, perform};
 use seams::{SharedClock, SharedRuntime, SharedStorage, timeout};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use types::PodUid;
@@ -92,9 +92,17 @@ impl DiskLooks {
     }
 
     async fn look_on(&mut self) {
+        // A look at a disk that hangs goes on when nobody waits for it any more: until it has
+        // ended no other one begins, or each would keep a thread.
+        let turn = Arc::new(Semaphore::new(1));
         while self.asked.changed().await.is_ok() {
+            let Ok(turn) = Arc::clone(&turn).try_acquire_owned() else {
+                debug!("a look at the disks still waits for one of them");
+                self.clock.sleep(PERIOD).await;
+                continue;
+            };
             // On nodes of which nobody asks this its room is not taken.
-            let look = Box::pin(self.look());
+            let look = Box::pin(self.look(turn));
             match timeout(&*self.clock, PATIENCE, look).await {
                 Ok((look, figures)) => {
                     self.published.send_replace(Arc::new(look));
@@ -106,12 +114,13 @@ impl DiskLooks {
         }
     }
 
-    async fn look(&self) -> (DiskLook, DiskFigures) {
+    async fn look(&self, turn: OwnedSemaphorePermit) -> (DiskLook, DiskFigures) {
         let images = self.images().await;
         let layers = self.layers().await;
         let (pods, directories) = ((self.pods)(), self.directories.clone());
         let at = self.clock.now();
         let looked = perform(&self.storage, move |storage| {
+            let _turn = turn;
             let mut look = DiskLook {
                 at: Some(at),
                 ..DiskLook::default()
