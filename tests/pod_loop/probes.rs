@@ -285,3 +285,43 @@ async fn what_is_found_of_a_container_that_gets_another_image_does_not_end_its_p
         assert!(scene.look().is_running("pod"), "{policy}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_found_of_the_others_is_told_while_a_container_waits_for_its_other_image() {
+    for policy in ["Never", "OnFailure", "Always"] {
+        let mut scene = scene().await;
+        pull(&mut scene, "here:1").await;
+        let spec = |image: &str| {
+            let probe = probe(&json!({ "exec": { "command": ["cat", "/ready"] } }));
+            let with = |name: &str, image: &str| {
+                let mut container = container(name, &json!({ "readinessProbe": probe }));
+                container["image"] = json!(image);
+                container["imagePullPolicy"] = json!("IfNotPresent");
+                container
+            };
+            let both = [with("stays", "here:1"), with("changes", image)];
+            json!({ "restartPolicy": policy, "containers": both })
+        };
+        let story = notes(&[("pull-delay", "200s"), ("ready-after.stays", "60s")]);
+        scene.put("pod", &story, &spec("here:1"), 10).await;
+        let ready = |scene: &Scene| {
+            let said = scene.said("pod");
+            assert_eq!(said["phase"], "Running", "{policy}");
+            let all = said["containerStatuses"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let of =
+                |name: &str| all.iter().find(|one| one["name"] == name).unwrap()["ready"].clone();
+            (of("changes"), of("stays"))
+        };
+        assert_eq!(ready(&scene), (json!(true), json!(false)), "{policy}");
+        scene.put("pod", &story, &spec("far:1"), 30).await;
+        assert_eq!(scene.count(Act::Stop, "pod", "changes"), 1, "{policy}");
+        assert_eq!(ready(&scene).1, json!(false), "{policy}");
+        scene.pass(60).await;
+        assert_eq!(ready(&scene), (json!(false), json!(true)), "{policy}");
+        scene.pass(200).await;
+        assert_eq!(ready(&scene), (json!(true), json!(true)), "{policy}");
+    }
+}

@@ -5,12 +5,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodSpec, PodStatus};
 use probes::{End, Findings, Place, Purpose, Verdict, View};
 use status::{Input, Known, Probed};
 use tokio::sync::watch;
 use types::PodRef;
-use types::observed::{ContainerState, ObservedPod};
+use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
 use crate::foundations::Foundations;
 use crate::plan::Plan;
@@ -96,12 +96,11 @@ impl Worker {
     pub(crate) fn aside(&self, slot: &Slot, observed: &Arc<ObservedPod>) -> Option<Aside> {
         let findings = self.probing.place.follow()?;
         let told = slot.source.is_some() && slot.rejected.is_none() && !self.memory.cleaned;
-        let told = told && !self.seems_over(slot, observed);
         told.then(|| Aside {
             on: Arc::clone(&self.on),
             pod: self.pod.clone(),
             slot: slot.clone(),
-            observed: Arc::clone(observed),
+            observed: self.as_told(slot, observed),
             known: self.known.clone(),
             previous: self.previous.clone(),
             findings,
@@ -109,19 +108,40 @@ impl Worker {
         })
     }
 
-    /// Whether a container has ended that another follows, though by its policy none would: as
-    /// long as that one is not there its end is not told, as nobody could take it back.
+    /// Whether a container [has an end that is not told](Self::hides_end).
     pub(crate) fn seems_over(&self, slot: &Slot, observed: &ObservedPod) -> bool {
         let spec = spec_of(&slot.pod);
+        let mut containers = observed.containers.iter();
+        containers.any(|seen| self.hides_end(&spec, seen))
+    }
+
+    /// Whether it has ended and another follows, though by its policy none would: as long as
+    /// that one is not there its end is not told, as nobody could take it back.
+    fn hides_end(&self, spec: &PodSpec, seen: &ObservedContainer) -> bool {
+        if seen.state != ContainerState::Exited || !self.memory.replaced.contains(&seen.id) {
+            return false;
+        }
         let init = spec.init_containers.as_deref().unwrap_or_default();
-        let all = || spec.containers.iter().chain(init);
-        let mut replaced = observed.containers.iter().filter(|one| {
-            one.state == ContainerState::Exited && self.memory.replaced.contains(&one.id)
-        });
-        replaced.any(|seen| {
-            let container = all().find(|container| container.name == seen.name);
-            container.is_some_and(|one| !status::restarts(one, &spec, seen.exit_code))
-        })
+        let mut all = spec.containers.iter().chain(init);
+        let container = all.find(|container| container.name == seen.name);
+        container.is_some_and(|one| !status::restarts(one, spec, seen.exit_code))
+    }
+
+    /// What is told meanwhile of the others: of one whose end is not told, that it runs.
+    fn as_told(&self, slot: &Slot, observed: &Arc<ObservedPod>) -> Arc<ObservedPod> {
+        if self.memory.replaced.is_empty() || !self.seems_over(slot, observed) {
+            return Arc::clone(observed);
+        }
+        let spec = spec_of(&slot.pod);
+        let mut told = ObservedPod::clone(observed);
+        for container in &mut told.containers {
+            if self.hides_end(&spec, container) {
+                container.state = ContainerState::Running;
+                container.finished_at = 0;
+                container.exit_code = 0;
+            }
+        }
+        Arc::new(told)
     }
 }
 
