@@ -14,7 +14,7 @@ use crate::ours::{self, Ours};
 use crate::resolved::Outcome;
 use crate::upstream::STANDALONE;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const CURL: [&str; 5] = [
     "--silent",
     "--show-error",

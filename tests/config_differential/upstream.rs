@@ -13,7 +13,7 @@ use crate::resolved::Outcome;
 /// What an error begins with once the configuration has been accepted.
 const LATER: &str = "failed to run Kubelet: ";
 /// Every run ends by itself; this is for the one that does not.
-const PATIENCE: &str = "10";
+const PATIENCE: &str = "60";
 const TIMED_OUT: i32 = 124;
 
 /// What lets it start without an API server. A case can override it.

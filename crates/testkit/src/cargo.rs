@@ -1,8 +1,10 @@
 //! Programs of ours, built from this checkout.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -27,10 +29,26 @@ pub fn cargo() -> Command {
     command
 }
 
+/// What this process has built, by its arguments: asked once more, cargo would look at every
+/// crate again, and one caller after the other.
+static BUILT: Mutex<BTreeMap<String, Vec<PathBuf>>> = Mutex::new(BTreeMap::new());
+
 /// Builds the programs of a package, as `cargo test` builds them, and answers
 /// where they are.
 pub fn build(package: &str) -> Result<Vec<PathBuf>> {
-    build_as(package, &[])
+    once(package, &[])
+}
+
+fn once(package: &str, profile: &[&str]) -> Result<Vec<PathBuf>> {
+    let key = format!("{package} {}", profile.join(" "));
+    // Who comes meanwhile waits here instead of in cargo.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(programs) = built.get(&key) {
+        return Ok(programs.clone());
+    }
+    let programs = build_as(package, profile)?;
+    built.insert(key, programs.clone());
+    Ok(programs)
 }
 
 fn build_as(package: &str, profile: &[&str]) -> Result<Vec<PathBuf>> {
@@ -58,7 +76,7 @@ pub fn program(package: &str) -> Result<PathBuf> {
 
 /// The same as it is released: small and fast, and minutes to build.
 pub fn release_program(package: &str) -> Result<PathBuf> {
-    named(build_as(package, &["--release"])?, package)
+    named(once(package, &["--release"])?, package)
 }
 
 fn named(programs: Vec<PathBuf>, package: &str) -> Result<PathBuf> {

@@ -13,7 +13,9 @@ pub fn until<T, E: Display>(
     timeout: Duration,
     mut probe: impl FnMut() -> Result<T, E>,
 ) -> Result<T> {
-    const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+    // What takes long is asked for less often: most probes start a program, and many wait at once.
+    const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+    const OFTEN: Duration = Duration::from_millis(250);
     let start = Instant::now();
     let mut pause = Duration::from_millis(10);
     loop {
@@ -27,7 +29,7 @@ pub fn until<T, E: Display>(
             Err(_) => {}
         }
         sleep(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min((start.elapsed() / 10).clamp(OFTEN, LONGEST_PAUSE));
     }
 }
 

@@ -115,7 +115,7 @@ impl Plan {
 
     fn size(&self) -> Size {
         if self.short {
-            let moment = Duration::from_secs(10);
+            let moment = Duration::from_secs(3);
             return Size {
                 pods: 10,
                 rounds: 1,
@@ -146,12 +146,16 @@ impl Plan {
             Contestant::new(lab, "density-upstream", Agent::Upstream)?,
         ];
         for number in 0..size.rounds {
-            for contestant in &mut contestants {
+            for (turn, contestant) in contestants.iter_mut().enumerate() {
                 let name = contestant.node.name();
                 println!("round {} of {}, {name} …", number + 1, size.rounds);
-                contestant.round(lab, &size, number).with_context(|| {
-                    format!("round {} on {}", number + 1, contestant.node.name())
-                })?;
+                let is_last = number + 1 == size.rounds && turn == 1;
+                contestant
+                    .round(lab, &size, number)
+                    .and_then(|()| contestant.stop(is_last))
+                    .with_context(|| {
+                        format!("round {} on {}", number + 1, contestant.node.name())
+                    })?;
             }
         }
         let [ours, upstreams] = contestants;
@@ -236,8 +240,7 @@ impl Contestant {
         };
         println!("{round}");
         self.rounds.push(round);
-        crowd.remove()?;
-        self.stop()
+        crowd.remove()
     }
 
     fn start(&self) -> Result<()> {
@@ -250,8 +253,11 @@ impl Contestant {
     }
 
     /// When nothing is left for it to do: the next round, and the other's,
-    /// begin on a quiet machine.
-    fn stop(&self) -> Result<()> {
+    /// begin on a quiet machine. After the last one nothing begins.
+    fn stop(&self, is_last: bool) -> Result<()> {
+        if is_last {
+            return self.node.kubelet().stop();
+        }
         wait::until("the runtime to be empty", RUNTIME_EMPTY, || {
             match self.node.crictl(["pods", "--quiet"])?.lines().count() {
                 0 => Ok(()),

@@ -152,7 +152,11 @@ impl Plan {
         println!("{containers} containers on {} …", node.name());
         let pods = Pods::create(lab, &node, containers)?;
         pods.wait_ready()?;
-        sleep(if self.short { period } else { SETTLED });
+        sleep(if self.short {
+            Duration::from_secs(3)
+        } else {
+            SETTLED
+        });
         println!("probed for {period:?} …");
         let process = Process::of(&node.kubelet())?;
         let (began, cpu, opened) = (Instant::now(), process.cpu()?, opened(&node)?);

@@ -508,8 +508,10 @@ impl Subject<'_> {
                 self.client
                     .pester(PESTERED_WITH, rate(cost), pesterers.len())?,
             );
+            // It has to start, and to be known, before it asks.
+            sleep(PESTERED_FOR / 3);
             let ((), share) = self.busy(|| {
-                sleep(self.size.settle.min(PESTERED_FOR));
+                sleep(PESTERED_FOR);
                 Ok(())
             })?;
             println!("  {} who ask take {share:.2} of a core", pesterers.len());

@@ -67,7 +67,7 @@ impl Cgroup {
         for hierarchy in hierarchies()? {
             let top = hierarchy.join(&self.path);
             // The kernel lets go of the last process a moment after it is gone.
-            wait::until("cgroups to be empty", Duration::from_secs(5), || {
+            wait::until("cgroups to be empty", Duration::from_secs(60), || {
                 remove_tree(&top)
             })?;
         }
@@ -77,7 +77,7 @@ impl Cgroup {
     fn kill(&self) -> Result<()> {
         wait::until(
             &format!("the processes of {} to end", self.path),
-            Duration::from_secs(20),
+            Duration::from_secs(60),
             || {
                 let processes = self.processes()?;
                 for process in processes.iter().filter_map(|&raw| Pid::from_raw(raw)) {

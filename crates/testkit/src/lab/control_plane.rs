@@ -176,7 +176,7 @@ pub(super) fn set_up_cluster(
     )?;
     wait::until(
         "the administrator's binding to count",
-        Duration::from_secs(10),
+        Duration::from_secs(60),
         || admin.run(["get", "namespaces"]),
     )?;
     for phase in [&["upload-config", "all"][..], &["bootstrap-token"]] {

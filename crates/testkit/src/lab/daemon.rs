@@ -225,7 +225,7 @@ impl Daemon {
         }
         wait::until(
             &format!("{} to start in {}", self.name, self.machine.name()),
-            Duration::from_secs(5),
+            Duration::from_secs(60),
             || match fs::read_to_string(&pid_file) {
                 Ok(text) if text.ends_with('\n') => Ok(()),
                 other => bail!("its process id: {other:?}"),

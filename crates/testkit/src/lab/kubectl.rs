@@ -35,21 +35,28 @@ impl Kubectl {
         command
     }
 
+    /// One that ends before its garbage is worth collecting.
+    fn short_lived(&self) -> Command {
+        let mut command = self.command();
+        command.env("GOGC", "off");
+        command
+    }
+
     /// Runs to the end and answers what was printed.
     pub fn run<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
-        command::run(self.command().args(arguments))
+        command::run(self.short_lived().args(arguments))
     }
 
     /// Like [`Kubectl::run`] with `-o json`.
     pub fn json<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Value> {
-        let said = command::run(self.command().args(arguments).args(["-o", "json"]))?;
+        let said = command::run(self.short_lived().args(arguments).args(["-o", "json"]))?;
         serde_json::from_str(&said).context("kubectl did not print JSON")
     }
 
     /// Applies a manifest, YAML or JSON.
     pub fn apply(&self, manifest: &str) -> Result<String> {
         command::run_with_input(
-            self.command().args(["apply", "-f", "-"]),
+            self.short_lived().args(["apply", "-f", "-"]),
             manifest.as_bytes(),
         )
     }

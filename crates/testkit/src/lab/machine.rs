@@ -61,7 +61,7 @@ impl Machine {
         }
         wait::until(
             &format!("lab machine {name} to boot"),
-            Duration::from_secs(10),
+            Duration::from_secs(60),
             || {
                 Self::open(layout, name)?
                     .with_context(|| fs::read_to_string(dir.join("boot.log")).unwrap_or_default())

@@ -321,7 +321,9 @@ impl Node {
         )?;
         machine.write(
             "/etc/crictl.yaml",
-            format!("runtime-endpoint: unix://{SOCKET}\nimage-endpoint: unix://{SOCKET}\n"),
+            format!(
+                "runtime-endpoint: unix://{SOCKET}\nimage-endpoint: unix://{SOCKET}\ntimeout: 60\n"
+            ),
         )
     }
 
@@ -340,7 +342,7 @@ impl Node {
             ..Spec::default()
         })?;
         let socket = self.machine.root(SOCKET);
-        wait::until("containerd to listen", Duration::from_secs(20), || {
+        wait::until("containerd to listen", Duration::from_secs(60), || {
             if !self.runtime().is_running() {
                 bail!("it has ended:\n{}", last_lines(&self.runtime().log(), 5));
             }
@@ -360,7 +362,7 @@ impl Node {
         )?;
         fs::remove_file(archive)?;
         // What was imported shows up in CRI a moment later.
-        wait::until("the images to be there", Duration::from_secs(10), || {
+        wait::until("the images to be there", Duration::from_secs(60), || {
             let listed = self.crictl(["images"])?;
             for name in [images::PAUSE, images::BUSYBOX_IMAGE] {
                 let (repository, _) = name.rsplit_once(':').unwrap_or((name, ""));
