@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use testkit::lab::{Kubectl, Lab};
 use testkit::{cargo, command, wait};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 const KIND: &str = "certificatesigningrequest.certificates.k8s.io";
 const NODE_CLIENT: &str = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
 const NODE_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use testkit::lab::{FERROLET, Lab, Node, Runtime, Spec};
 use testkit::{command, wait};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 const READY: Duration = Duration::from_secs(60);
 
 /// What an operator or a probe may ask, well written or not.

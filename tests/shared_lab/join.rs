@@ -219,7 +219,8 @@ case "$*" in
     echo $! > $pid ;;
 'disable --now kubelet')
     kill "$(cat $pid)"
-    while test -e "/proc/$(cat $pid)/exe"; do sleep 0.1; done ;;
+    # Like systemd: until its last thread has given back what it had, its ports too.
+    while grep -q '^State:.[^Z]' /proc/"$(cat $pid)"/task/*/status 2> /dev/null; do sleep 0.1; done ;;
 'is-active --quiet kubelet')
     kill -0 "$(cat $pid)" 2> /dev/null ;;
 esac

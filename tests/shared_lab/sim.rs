@@ -16,7 +16,7 @@ use testkit::{cargo, command, wait};
 const SOCKET: &str = "/run/sim.sock";
 const RECORDING: &str = "/opt/lab/calls.jsonl";
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 const READY: Duration = Duration::from_secs(60);
 const RUNNING: Duration = Duration::from_secs(120);
 

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tempfile::TempDir;
 use testkit::clock::TokioClock;
 use testkit::knobs::{number, seed};
@@ -68,35 +68,38 @@ async fn random_requests_are_answered_alike() -> Result<()> {
 
     // Namespaces of an earlier run may still be going.
     let run = SystemTime::UNIX_EPOCH.elapsed()?.as_millis();
-    let one = |number: usize| {
+    let one = |number: usize, again: usize| {
         let seed = seed.wrapping_add(number as u64);
         let (ours, theirs) = (&ours.client, &theirs.client);
         async move {
-            let mut again = 0;
-            loop {
-                let namespace = format!("two-servers-{run}-{number}-{again}");
-                let mut pair = [
-                    Place::new("ours", ours.clone(), &namespace),
-                    Place::new("kube-apiserver", theirs.clone(), &namespace),
-                ];
-                let played = play(&mut pair, seed, &namespace).await;
-                for place in &pair {
-                    place.clear().await?;
-                }
-                let told = format!("sequence {number}: FERROLET_SEED={seed} FERROLET_SEQUENCES=1");
-                // A controller of either may have come in between: what counts comes twice.
-                match played.with_context(|| told) {
-                    Ok(count) => return Ok(Count { again, ..count }),
-                    Err(error) if again > 0 => return Err(error),
-                    Err(_) => again += 1,
-                }
+            let namespace = format!("two-servers-{run}-{number}-{again}");
+            let mut pair = [
+                Place::new("ours", ours.clone(), &namespace),
+                Place::new("kube-apiserver", theirs.clone(), &namespace),
+            ];
+            let played = play(&mut pair, seed, &namespace).await;
+            for place in &pair {
+                place.clear().await?;
             }
+            let told = format!("sequence {number}: FERROLET_SEED={seed} FERROLET_SEQUENCES=1");
+            let count = played.with_context(|| told)?;
+            Ok(Count { again, ..count })
         }
     };
-    let played: Vec<Result<Count>> = futures_util::stream::iter((0..sequences).map(one))
-        .buffer_unordered(AT_ONCE)
-        .collect()
-        .await;
+    let first = |number| one(number, 0).map(move |outcome| (number, outcome));
+    let mut played: Vec<(usize, Result<Count>)> =
+        futures_util::stream::iter((0..sequences).map(first))
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+    // A controller of either may have come in between, or a watch have ended before it was told
+    // all: what counts comes twice, the second time with nothing beside it.
+    for (number, outcome) in &mut played {
+        if let Err(error) = outcome {
+            println!("played once more: {error:#}");
+            *outcome = one(*number, 1).await;
+        }
+    }
     ours.close().await;
     theirs.close().await;
     ending.cancel();
@@ -104,7 +107,7 @@ async fn random_requests_are_answered_alike() -> Result<()> {
 
     let mut count = Count::default();
     let mut differences = String::new();
-    for outcome in played {
+    for (_, outcome) in played {
         match outcome {
             Ok(played) => count.add(&played),
             Err(error) => writeln!(differences, "{error:#}\n")?,
@@ -124,7 +127,7 @@ async fn random_requests_are_answered_alike() -> Result<()> {
         "too few or too many were refused, or nothing was watched: this says little"
     );
     ensure!(
-        count.again * 20 <= sequences,
+        count.again * 10 <= sequences,
         "{} of {sequences} sequences had to be played twice",
         count.again
     );

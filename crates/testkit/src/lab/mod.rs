@@ -362,11 +362,17 @@ impl Parts {
     }
 }
 
-/// The real kubectl for a server that is no lab's: built now, if it never was.
-pub fn kubectl(kubeconfig: &Path) -> Result<Kubectl> {
+/// Builds what a lab is made of, where that was never done on this machine. Whoever needs a part
+/// of it builds it, too; but that takes minutes, and slows down whatever runs beside it.
+pub fn build_programs() -> Result<PathBuf> {
     let layout = Layout::new(InstanceId::from_env()?)?;
     let _lock = lock(&layout.cache.join("lock"))?;
-    let programs = programs::build(&layout)?;
+    programs::build(&layout)
+}
+
+/// The real kubectl for a server that is no lab's: built now, if it never was.
+pub fn kubectl(kubeconfig: &Path) -> Result<Kubectl> {
+    let programs = build_programs()?;
     Ok(Kubectl::new(
         programs.join("kubectl"),
         kubeconfig.to_path_buf(),

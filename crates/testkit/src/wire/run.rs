@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const STILL: Duration = Duration::from_secs(45);
 const LOOK: Duration = Duration::from_millis(400);
 
-/// One of so many may be played a second time.
-const FEW: usize = 5;
+/// So many are played beside each other the second time.
+const FEW: usize = 50;
 
 /// Which specs on which nodes.
 #[derive(Debug)]
@@ -35,17 +35,16 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Plays them, and a few that differ once more with nothing beside them: what is told in
+    /// Plays them, and those that differ once more with few beside them: what is told in
     /// whole seconds (how long a container has left after its hook) depends on how busy the
     /// machine is. What differs in the second take, too, is a difference.
     pub fn play(&self, specs: &[Spec]) -> Result<Verdict> {
         let mut verdict = self.take(1, specs)?;
-        let few = specs.len().div_ceil(FEW);
-        if (1..=few).contains(&verdict.failed()) {
-            let failed = verdict.take_failed();
-            let is_doubtful = |spec: &&Spec| failed.contains(&spec.name);
-            let doubtful: Vec<Spec> = specs.iter().filter(is_doubtful).cloned().collect();
-            verdict.add(self.take(2, &doubtful)?);
+        let failed = verdict.take_failed();
+        let is_doubtful = |spec: &&Spec| failed.contains(&spec.name);
+        let doubtful: Vec<Spec> = specs.iter().filter(is_doubtful).cloned().collect();
+        for (number, few) in (2..).zip(doubtful.chunks(FEW)) {
+            verdict.add(self.take(number, few)?);
         }
         Ok(verdict)
     }

@@ -17,7 +17,7 @@ const RECORDING: &str = "/opt/lab/calls.jsonl";
 /// Where a kubelet looks for pods in files.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 const READY: Duration = Duration::from_secs(60);
 
 /// Room for all specs, nothing that slows them down, and what some of them need.
