@@ -80,7 +80,7 @@ fn comes_late(stage: &Stage) -> Result<()> {
     })
 }
 
-/// How long after its ConfigMap a pod's volume is there, and its container begins.
+/// How long after its `ConfigMap` a pod's volume is there, and its container begins.
 fn goes_on_after(stage: &Stage, name: &str) -> Result<(Duration, ())> {
     let (container, volumes) = with_map(sleeper(), name);
     stage.create_pod(name, container, json!({"volumes": volumes}))?;
