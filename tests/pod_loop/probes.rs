@@ -163,6 +163,38 @@ async fn a_container_that_is_ill_again_and_again_waits_longer_and_longer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_ends_well_when_it_would_come_again_too_soon_is_told_to_have_ended_while_another_waits()
+{
+    let mut scene = scene().await;
+    let live = probe(&json!({ "exec": { "command": ["false"] } }));
+    let ill = container("ill", &json!({ "livenessProbe": live }));
+    let both = [ill, container("crashes", &json!({}))];
+    let spec = json!({ "restartPolicy": "OnFailure", "containers": both });
+    // It is asked to end after three seconds, and ends by itself, well, after six.
+    let story = notes(&[
+        ("run-time.ill", "6s"),
+        ("stop-delay.ill", "20s"),
+        ("crash-loop.crashes", "1s"),
+    ]);
+    scene.put("pod", &story, &spec, 0).await;
+    // By the second: how often it was started, and whether it is told to run.
+    let mut seen = Vec::new();
+    for _ in 0..150 {
+        scene.pass(1).await;
+        let said = scene.said("pod");
+        let all = said["containerStatuses"].as_array();
+        let mut all = all.into_iter().flatten();
+        let runs = all.any(|one| one["name"] == "ill" && one["state"]["running"].is_object());
+        seen.push((scene.count(Act::Start, "pod", "ill"), runs));
+    }
+    let starts = seen.last().unwrap().0;
+    assert!((2..6).contains(&starts), "{starts}");
+    let last_start = seen.iter().position(|(count, _)| *count == starts).unwrap();
+    let told = seen.iter().rposition(|(_, runs)| *runs).unwrap() + 1;
+    assert!(told - last_start <= 10, "{last_start} {told} {seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_is_not_to_be_started_again_is_not() {
     let mut scene = scene().await;
     let live = probe(&json!({ "exec": { "command": ["false"] } }));

@@ -42,6 +42,24 @@ pub fn has_ended(pod: &Pod) -> bool {
     is_terminal(status.and_then(|status| status.phase.as_deref()))
 }
 
+/// What the API has of it says that a container of it runs.
+pub fn is_running(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let lists = status.map(|status| {
+        [
+            &status.init_container_statuses,
+            &status.container_statuses,
+            &status.ephemeral_container_statuses,
+        ]
+    });
+    let mut all = lists.into_iter().flatten().flatten().flatten();
+    all.any(|one| {
+        one.state
+            .as_ref()
+            .is_some_and(|state| state.running.is_some())
+    })
+}
+
 pub fn is_terminal(phase: Option<&str>) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -203,9 +203,12 @@ impl Crew {
                 () = &mut look_for_orphans => {
                     // By what was folded, not by what is wanted: else none would be there.
                     let ready = state.ready && known.borrow().is_some();
-                    // Others may have changed the groups, or kept us from it.
-                    state.shared = None;
-                    self.share(&mut state);
+                    // Until the sources were heard, the pods that run are not known.
+                    if state.ready {
+                        // Others may have changed the groups, or kept us from it.
+                        state.shared = None;
+                        self.share(&mut state);
+                    }
                     if ready && removing.is_none() {
                         // It is asked who is there from now on, whatever orders there were.
                         self.publish(&state);

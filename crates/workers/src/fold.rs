@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use types::desired::{Desired, DesiredPod, Source, StaticsAtWork, has_ended};
+use types::desired::{Desired, DesiredPod, Source, StaticsAtWork, has_ended, is_running};
 use types::eviction::Evictions;
 use types::{PodName, PodRef, PodUid};
 
@@ -438,9 +438,10 @@ impl Entry {
     }
 }
 
-/// What a manifest says of that does not count: nobody has run it yet.
+/// What a manifest says of that does not count: nobody has run it yet. Nor does the word of
+/// somebody else about one whose containers run: they have what they have until they end.
 fn is_over(pod: &DesiredPod) -> bool {
-    pod.source == Source::Api && has_ended(&pod.pod)
+    pod.source == Source::Api && has_ended(&pod.pod) && !is_running(&pod.pod)
 }
 
 /// One and the same, not only alike.

@@ -25,7 +25,7 @@ use crate::slot::Slot;
 use crate::spec::spec_of;
 
 pub use containers::backoff_key;
-pub(crate) use containers::is_sidecar;
+pub(crate) use containers::{Left, is_sidecar, left_without_next};
 pub use resize::Resize;
 
 /// What a worker knows of its pod, and nobody could see in the runtime.
@@ -112,6 +112,17 @@ impl Rest {
     /// Not later than that.
     pub fn wake(&mut self, until: Duration) {
         self.until = Some(self.until.map_or(until, |before| before.min(until)));
+    }
+}
+
+impl Plan {
+    /// A container of that name waits for its time.
+    pub(crate) fn is_backing_off(&self, container: &str) -> bool {
+        let (Self::Rest(rest) | Self::Start(_, rest)) = self else {
+            return false;
+        };
+        let mut waiting = rest.backing_off.iter();
+        waiting.any(|one| one.container == container)
     }
 }
 
@@ -275,6 +286,9 @@ fn go_on(given: &Given<'_>) -> Plan {
     };
     let needs = match next {
         Plan::Sandbox { .. } | Plan::Start(..) => true,
+        // Who ends for another to come is not ended while that one could not.
+        Plan::Kill(_) | Plan::Reset(_) => true,
+        Plan::KillPod { why, .. } => why == PodKill::SandboxChanged,
         // An earlier agent started it; its volumes are to be kept fresh.
         Plan::Rest(_) => observed.is_running(),
         _ => false,

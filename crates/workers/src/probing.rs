@@ -13,7 +13,7 @@ use types::PodRef;
 use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 
 use crate::foundations::Foundations;
-use crate::plan::Plan;
+use crate::plan::{Left, Plan};
 use crate::slot::Slot;
 use crate::spec::spec_of;
 use crate::task::Worker;
@@ -71,24 +71,28 @@ impl Worker {
         }
     }
 
-    /// A container that another was to follow at once, and that has to wait after all: it
-    /// is one that ended, and that is told.
-    pub(crate) fn forget_replaced(&mut self, next: &mut Plan, observed: &ObservedPod) {
-        if let Plan::Rest(rest) = next
-            && rest.until.is_none()
-            && !self.memory.replaced.is_empty()
-        {
-            // Nothing comes any more.
-            self.memory.replaced.clear();
-            rest.wake(self.on.now());
+    /// Containers that another was to follow at once, and that have to wait for it after all
+    /// or stay without: they are ones that ended, and that is told.
+    pub(crate) fn forget_replaced(&mut self, next: &mut Plan, left: &[Left]) {
+        let mut news = false;
+        for one in left {
+            self.memory.replaced.remove(&one.id);
+            // That it waits is told a moment later, and its end with that.
+            news |= !next.is_backing_off(&one.container);
         }
-        let (Plan::Rest(rest) | Plan::Start(_, rest)) = next else {
+        let Plan::Rest(rest) = next else {
             return;
         };
-        for one in &rest.backing_off {
-            if let Some(newest) = observed.container(&one.container) {
-                self.memory.replaced.remove(&newest.id);
-            }
+        let nothing_comes = rest.until.is_none() && !self.memory.replaced.is_empty();
+        if nothing_comes {
+            self.memory.replaced.clear();
+        }
+        let now = self.on.now();
+        if nothing_comes || news {
+            rest.wake(now);
+        } else if !self.memory.replaced.is_empty() && now < self.gap_until {
+            // What is not told until then is told then.
+            rest.wake(self.gap_until);
         }
     }
 
@@ -96,11 +100,13 @@ impl Worker {
     pub(crate) fn aside(&self, slot: &Slot, observed: &Arc<ObservedPod>) -> Option<Aside> {
         let findings = self.probing.place.follow()?;
         let told = slot.source.is_some() && slot.rejected.is_none() && !self.memory.cleaned;
+        let hidden = self.hidden(slot, observed);
         told.then(|| Aside {
             on: Arc::clone(&self.on),
             pod: self.pod.clone(),
             slot: slot.clone(),
-            observed: self.as_told(slot, observed),
+            observed: as_told(observed, &hidden),
+            hidden,
             known: self.known.clone(),
             previous: self.previous.clone(),
             findings,
@@ -110,9 +116,7 @@ impl Worker {
 
     /// Whether a container [has an end that is not told](Self::hides_end).
     pub(crate) fn seems_over(&self, slot: &Slot, observed: &ObservedPod) -> bool {
-        let spec = spec_of(&slot.pod);
-        let mut containers = observed.containers.iter();
-        containers.any(|seen| self.hides_end(&spec, seen))
+        !self.hidden(slot, observed).is_empty()
     }
 
     /// Whether it has ended and another follows, though by its policy none would: as long as
@@ -127,22 +131,31 @@ impl Worker {
         container.is_some_and(|one| !status::restarts(one, spec, seen.exit_code))
     }
 
-    /// What is told meanwhile of the others: of one whose end is not told, that it runs.
-    fn as_told(&self, slot: &Slot, observed: &Arc<ObservedPod>) -> Arc<ObservedPod> {
-        if self.memory.replaced.is_empty() || !self.seems_over(slot, observed) {
-            return Arc::clone(observed);
+    /// The ids of those whose end is not told: nobody is there to be asked, or to answer.
+    fn hidden(&self, slot: &Slot, observed: &ObservedPod) -> Vec<String> {
+        if self.memory.replaced.is_empty() {
+            return Vec::new();
         }
         let spec = spec_of(&slot.pod);
-        let mut told = ObservedPod::clone(observed);
-        for container in &mut told.containers {
-            if self.hides_end(&spec, container) {
-                container.state = ContainerState::Running;
-                container.finished_at = 0;
-                container.exit_code = 0;
-            }
-        }
-        Arc::new(told)
+        let all = observed.containers.iter();
+        let hidden = all.filter(|seen| self.hides_end(&spec, seen));
+        hidden.map(|seen| seen.id.clone()).collect()
     }
+}
+
+/// What is told meanwhile: that those run.
+fn as_told(observed: &Arc<ObservedPod>, hidden: &[String]) -> Arc<ObservedPod> {
+    if hidden.is_empty() {
+        return Arc::clone(observed);
+    }
+    let mut told = ObservedPod::clone(observed);
+    let all = told.containers.iter_mut();
+    for container in all.filter(|one| hidden.contains(&one.id)) {
+        container.state = ContainerState::Running;
+        container.finished_at = 0;
+        container.exit_code = 0;
+    }
+    Arc::new(told)
 }
 
 /// Somebody who tells what probes find while the worker is busy: how a container is does
@@ -153,6 +166,8 @@ pub(crate) struct Aside {
     pod: PodRef,
     slot: Slot,
     observed: Arc<ObservedPod>,
+    /// Containers, by id, that are told to run and do not: they are not ready.
+    hidden: Vec<String>,
     known: Known,
     previous: Option<PodStatus>,
     findings: watch::Receiver<Findings>,
@@ -174,6 +189,10 @@ impl Aside {
     /// All is as it was, but for what was found.
     fn tell(&mut self) {
         self.known.probed = probed(&self.findings.borrow_and_update());
+        for id in &self.hidden {
+            let found = self.known.probed.entry(id.clone()).or_default();
+            found.ready = Some(false);
+        }
         let node = self.on.node_facts();
         let empty = PodStatus::default();
         let api = self.slot.object().and_then(|pod| pod.status.as_ref());

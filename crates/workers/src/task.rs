@@ -24,7 +24,7 @@ use crate::admission::Rejection;
 use crate::foundations::Foundations;
 use crate::objects::PodObjects;
 use crate::patience::Mounting;
-use crate::plan::{BackingOff, Given, Memory, Plan, Rest, plan};
+use crate::plan::{BackingOff, Given, Memory, Plan, Rest, left_without_next, plan};
 use crate::probing::{Probing, keep_telling};
 use crate::resizing::Resizing;
 use crate::slot::Slot;
@@ -201,7 +201,8 @@ impl Worker {
             };
             let mut next = plan(&given);
             debug!(pod = %self.pod, ?next, "planned");
-            self.forget_replaced(&mut next, &observed);
+            let left = left_without_next(&given);
+            self.forget_replaced(&mut next, &left);
             match next {
                 Plan::Finish => {
                     self.count_work("terminated");
@@ -281,12 +282,12 @@ impl Worker {
             self.previous = Some(said);
         }
         self.probing.look_again = true;
-        let ends = matches!(act, Plan::Kill(_) | Plan::KillPod { .. });
+        let starts = matches!(act, Plan::Start(..) | Plan::Sandbox { .. });
         if outcome == Outcome::Done {
             self.last_act = Some((act, Arc::clone(observed)));
         }
-        if !ends && matches!(outcome, Outcome::Failed(_)) {
-            // What was to follow does not come: who has ended has ended by itself.
+        if starts && matches!(outcome, Outcome::Failed(_)) {
+            // What was to follow cannot come: who has ended has ended by itself.
             self.memory.replaced.clear();
         }
         self.memory.retry_at = match outcome {

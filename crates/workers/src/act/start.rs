@@ -153,11 +153,12 @@ impl Worker {
             let name = start.container.clone();
             let kind = metrics::word(start.kind);
             on.metrics.containers.inc(&[kind]);
+            // The next wait is told of, however this try ends.
+            self.told_of_wait.retain(|(waited, _)| *waited != name);
             match self.start_one(&scene, &start).await {
                 Ok(()) => {
                     self.known.waiting.remove(&name);
                     self.memory.retry_container_at.remove(&name);
-                    self.told_of_wait.retain(|(waited, _)| *waited != name);
                     started.push((start.kind, name));
                 }
                 Err(Trouble::Cut) => {

@@ -517,12 +517,20 @@ fn who_had_ended_before_the_agent_began_takes_no_room() {
 
 #[test]
 fn one_that_has_ended_gives_its_place_away_before_it_is_cleaned_up() {
-    for (phase, takes) in [("Running", true), ("Failed", false)] {
+    let runs = json!([{ "name": "c", "state": { "running": {} } }]);
+    let done = json!([{ "name": "c", "state": { "terminated": { "exitCode": 1 } } }]);
+    for (phase, containers, takes) in [
+        ("Running", &runs, true),
+        ("Failed", &json!(null), false),
+        ("Failed", &done, false),
+        // Somebody else said so, and it has its grace to end.
+        ("Failed", &runs, true),
+    ] {
         let mut case = Case::new();
         case.sources.api("done");
         assert_eq!(case.told(), [start("done")]);
         // A scheduler has seen it, and sends the next.
-        let said = json!({ "status": { "phase": phase } });
+        let said = json!({ "status": { "phase": phase, "containerStatuses": containers } });
         case.sources.put(Source::Api, "done", "done", &said);
         case.sources.api("next");
         case.fold.desired(&case.sources.desired, &alone);

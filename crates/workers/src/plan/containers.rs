@@ -14,6 +14,7 @@ use super::{
 use crate::spec::container::of_ephemeral;
 use crate::spec::hash::hash_text;
 use crate::spec::labels::HASH;
+use crate::spec::spec_of;
 
 /// Before a container that ended is started again: with a sandbox its containers end first,
 /// and nothing can be started in one that is about to end.
@@ -402,6 +403,36 @@ fn is_replaced(given: &Given<'_>, container: &Container, newest: &ObservedContai
         backoff.wait(&container.name, &key, ended, finished(newest), most)
     });
     given.memory.replaced.contains(&newest.id) && wait.is_none()
+}
+
+/// A container that was ended for another to take its place, and whose end is its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) container: String,
+    pub(crate) id: String,
+}
+
+/// Those that [are not replaced](is_replaced) after all.
+pub(crate) fn left_without_next(given: &Given<'_>) -> Vec<Left> {
+    if given.memory.replaced.is_empty() {
+        return Vec::new();
+    }
+    let spec = spec_of(&given.slot.pod);
+    let all = spec
+        .containers
+        .iter()
+        .chain(spec.init_containers.iter().flatten());
+    let left = all.filter_map(|container| {
+        let newest = given.observed.container(&container.name)?;
+        let left = newest.state == ContainerState::Exited
+            && given.memory.replaced.contains(&newest.id)
+            && !is_replaced(given, container, newest);
+        left.then(|| Left {
+            container: newest.name.clone(),
+            id: newest.id.clone(),
+        })
+    });
+    left.collect()
 }
 
 /// When the container before this one ended, if the runtime still has it.

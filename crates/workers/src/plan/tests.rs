@@ -654,6 +654,23 @@ fn what_containers_need_is_there_before_they_are_and_after_an_agents_restart() {
         unprepared(simple().sandbox().has(running("c"))),
         Plan::Prepare
     );
+    // Nobody ends for another that could not come.
+    let other = || {
+        let mut other = running("c");
+        other.annotations.insert(HASH.to_owned(), "0".to_owned());
+        other
+    };
+    assert_eq!(unprepared(simple().sandbox().has(other())), Plan::Prepare);
+    let mut changed = simple().sandbox().has(running("c"));
+    changed.observed.sandboxes[0].ready = false;
+    assert!(matches!(
+        changed.plan(),
+        Plan::KillPod {
+            why: PodKill::SandboxChanged,
+            ..
+        }
+    ));
+    assert_eq!(unprepared(changed), Plan::Prepare);
     // What only has to end needs nothing.
     let over = Case::simple("Never").sandbox().has(exited("c", 0));
     assert_eq!(unprepared(over), kill_pod(30, PodKill::NothingToRun));
