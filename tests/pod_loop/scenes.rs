@@ -394,19 +394,6 @@ async fn of_a_container_that_crashes_over_and_over_people_hear_each_time_that_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_container_that_does_not_come_to_run_people_hear_each_time_that_it_waits() {
-    let mut scene = Scene::new();
-    let mut spec = plain();
-    let hook = json!({ "postStart": { "exec": { "command": ["false"] } } });
-    spec["containers"][0]["lifecycle"] = hook;
-    scene.put("p", &json!({}), &spec, 4 * 3600).await;
-    let starts = scene.count(Act::Start, "p", "c");
-    let told = scene.node.told.times("p", "BackOff");
-    // The first six waits differ. Of what is told of one pod without end, some is dropped.
-    assert!(starts > 40 && told > 9, "{starts} {told}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn people_are_told_of_containers_by_their_names() {
     let mut scene = Scene::new();
     scene.node.runtime.meddle(Meddling::StartsNothing);
