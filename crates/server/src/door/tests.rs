@@ -467,9 +467,28 @@ async fn who_is_trusted_and_allowed_is_answered_and_the_api_server_is_asked_exac
     assert_eq!(asked[0]["resourceAttributes"], resource("healthz"));
     assert_eq!(asked[1]["resourceAttributes"], resource("proxy"));
     assert_eq!(asked.len(), 2);
-    // Both answers are remembered: the no, and the yes.
+    // Both answers are remembered: the no for half a minute, the yes for five.
     node.get(Some(&ann), "/healthz/ping").await;
     assert_eq!(node.asked().len(), 0);
+    node.allow(&[]);
+    for (seconds, again, status) in [
+        (25, None, 200),
+        (6, Some("healthz"), 200),
+        (264, Some("healthz"), 200),
+        (6, Some("proxy"), 403),
+        (15, None, 403),
+    ] {
+        pass(seconds).await;
+        let answer = node.get(Some(&ann), "/healthz").await;
+        assert_eq!(answer.0, status, "{seconds} s later");
+        let asked = node.asked();
+        let asked: Vec<&Value> = asked
+            .iter()
+            .map(|spec| &spec["resourceAttributes"])
+            .collect();
+        let again: Vec<Value> = again.map(resource).into_iter().collect();
+        assert_eq!(asked, again.iter().collect::<Vec<_>>(), "{seconds} s later");
+    }
 }
 
 #[tokio::test]
