@@ -560,6 +560,31 @@ async fn who_has_seen_a_certificate_and_has_no_key_to_it_does_not_get_through_th
 }
 
 #[tokio::test]
+async fn a_node_that_wants_the_newest_tls_has_no_handshake_with_who_has_only_the_one_before() {
+    let words = ["--tls-min-version=VersionTLS13".to_owned()];
+    let line = ::config::flags::CommandLine::parse(&words).unwrap();
+    let settings = ::config::load::resolve(&line, Path::new("/"))
+        .unwrap()
+        .settings;
+    for (wanted, older) in [
+        (TlsConfig::default(), true),
+        (TlsConfig::of(&settings), false),
+    ] {
+        let node = Node::start(|config| config.tls = wanted).await;
+        node.allow(&["ann get pods"]);
+        let ann = node.authority.client("ann", &[]);
+        let with = async |version| node.connect_over(Some(&ann), &[version]).await;
+        assert!(with(&rustls::version::TLS13).await.is_ok());
+        assert_eq!(node.get(Some(&ann), "/pods").await.0, 200);
+        let refused = with(&rustls::version::TLS12).await.err();
+        assert_eq!(refused.is_none(), older, "{refused:?}");
+        if let Some(error) = refused {
+            assert!(error.to_string().contains("ProtocolVersion"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_certificate_counts_with_those_between_it_and_the_authority() {
     let node = Node::start(|_| ()).await;
     node.allow(&["ann get pods"]);
