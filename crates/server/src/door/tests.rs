@@ -1,5 +1,6 @@
 //! The port as clients meet it, with an API server in memory behind it.
 
+mod bodies;
 mod crowds;
 mod endpoints;
 
