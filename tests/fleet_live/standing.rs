@@ -1,4 +1,5 @@
-//! A hundred nodes for a minute: the short form of `cargo xtask bench fleet`.
+//! A hundred nodes for a minute: what `cargo xtask bench fleet` asks of them, and what they were
+//! told to be.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

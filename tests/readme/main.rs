@@ -211,17 +211,22 @@ fn execute(places: &mut Places, line: &str, how: How) -> Result<()> {
     Ok(())
 }
 
-/// `   1.23s  sim-0 is Ready`.
 fn is_ready_in_time(said: &str) -> Result<()> {
+    let took = ready_after(said)?;
+    println!("the node of `up` was Ready after {took:?}");
+    ensure!(took <= READY, "{took:?}");
+    Ok(())
+}
+
+/// When its first node was, by the clock of `up`: `   1.23s  sim-0 is Ready`.
+fn ready_after(said: &str) -> Result<Duration> {
     let line = said.lines().find(|line| line.ends_with(" is Ready"));
     let line = line.with_context(|| format!("no node is Ready: {said}"))?;
     let seconds = line
         .split_once('s')
         .and_then(|(time, _)| time.trim().parse().ok());
-    let took = Duration::from_secs_f64(seconds.context("no time before a step")?);
-    println!("the node of `up` was Ready after {took:?}");
-    ensure!(took <= READY, "{took:?}");
-    Ok(())
+    let seconds = seconds.context("no time before a step")?;
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// CI runs it, and it runs this test: its own end is what shows that it works.

@@ -105,11 +105,7 @@ enum Task {
 #[derive(Subcommand)]
 enum Bench {
     /// A node without pods (builds a release first)
-    Idle {
-        /// For how long
-        #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(10..))]
-        seconds: u64,
-    },
+    Idle(bench::idle::Plan),
     /// A node with a hundred pods (builds a release first)
     Density(bench::density::Plan),
     /// Hollow nodes in one process, beside kubemark (builds a release first)
@@ -147,7 +143,7 @@ fn main() -> ExitCode {
         Task::Restart { nodes } => done(outage::restart(nodes)),
         Task::Compare(plan) => done(compare::run(&plan)),
         Task::Bench { what } => done(match what {
-            Bench::Idle { seconds } => bench::idle::run(seconds),
+            Bench::Idle(plan) => bench::idle::run(&plan),
             Bench::Density(plan) => bench::density::run(&plan),
             Bench::Fleet(plan) => bench::fleet::run(&plan),
             Bench::Pods(plan) => bench::pods::run(&plan),

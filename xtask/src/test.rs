@@ -10,7 +10,7 @@ use testkit::lab::{
     saved_logs_dir,
 };
 
-use crate::bench::{density, fleet, pods, probes, server};
+use crate::bench::{density, fleet, idle, pods, probes, server};
 use crate::{deny, tidy};
 
 /// In this order: the last one counts what is on the whole machine.
@@ -102,7 +102,7 @@ fn checks(parts: &mut Parts) -> Result<()> {
         ])
     })?;
     parts.run("bench fleet, embedded", || {
-        fleet::run(&fleet::Plan::short_embedded())
+        fleet::run(&fleet::Plan::short(true))
     })
 }
 
@@ -122,6 +122,12 @@ fn lab_tests(parts: &mut Parts, keep_lab: bool) -> Result<()> {
     });
     // What the long runs measure, in their short forms: that they still work.
     let outcome = outcome
+        .and_then(|()| parts.run("bench idle, short", || idle::run(&idle::Plan::short())))
+        .and_then(|()| {
+            parts.run("bench fleet, short", || {
+                fleet::run(&fleet::Plan::short(false))
+            })
+        })
         .and_then(|()| {
             parts.run("bench density, short", || {
                 density::run(&density::Plan::short())

@@ -14,8 +14,9 @@
 //! hostPath's and emptyDir's, volume devices, resize policies, restart rules, image
 //! references beyond being there, resource names, huge pages without CPU or memory,
 //! pod-level resources against those of containers, overhead, user namespaces, OS
-//! specific rules. What of these cannot work is refused by the runtime or by
-//! admission, by name.
+//! specific rules. What of these cannot work is found by admission or by the runtime,
+//! which say what it is, or not at all: then it is passed over, or works otherwise
+//! than was meant.
 
 mod containers;
 mod probes;

@@ -4,7 +4,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
 use testkit::lab::{Agent, Lab, Node, Runtime};
 
 use super::process::Process;
@@ -14,7 +15,19 @@ use crate::long_run::in_lab;
 
 const READY: Duration = Duration::from_secs(60);
 
+/// What is measured.
+#[derive(Args)]
+pub(crate) struct Plan {
+    /// For CI: some seconds, as tests build the agent; without bars, and nothing is kept
+    #[arg(long)]
+    short: bool,
+    /// For how long
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(10..), conflicts_with = "short")]
+    seconds: u64,
+}
+
 /// What an idle agent costs.
+#[derive(Debug)]
 struct Figures {
     resident: u64,
     anonymous: u64,
@@ -24,33 +37,60 @@ struct Figures {
     program: u64,
 }
 
-/// Measures both, idle, for so many seconds.
-pub(crate) fn run(seconds: u64) -> Result<()> {
-    let rows = in_lab(|lab| measure(lab, Duration::from_secs(seconds)))?;
+/// Measures both, idle, side by side.
+pub(crate) fn run(plan: &Plan) -> Result<()> {
+    let both = in_lab(|lab| plan.measure(lab))?;
+    let mut rows = rows(&both[0], &both[1]);
+    if plan.short {
+        for row in &mut rows {
+            row.bar = None;
+        }
+    }
     let table = table(FERROLET, &rows);
     println!("{table}");
-    keep("idle.md", &text(seconds, &table)?)?;
+    both.iter().try_for_each(Figures::are_whole)?;
+    if plan.short {
+        return Ok(());
+    }
+    keep("idle.md", &text(plan.seconds, &table)?)?;
     expect_no_missed_bar(&rows)
 }
 
-fn measure(lab: &Lab, period: Duration) -> Result<Vec<Row>> {
-    let ours = lab.node("bench-ours", Runtime::Containerd2)?;
-    let upstreams = lab.node("bench-upstream", Runtime::Containerd2)?;
-    println!("building, and starting both agents …");
-    ours.start_agent(Agent::FerroletRelease, "", &[])?;
-    upstreams.start_agent(Agent::Upstream, "", &[])?;
-    let nodes = [&ours, &upstreams];
-    for node in nodes {
-        node.wait_ready(READY)?;
+impl Plan {
+    /// The short form, for `cargo xtask test`.
+    pub(crate) fn short() -> Self {
+        Self {
+            short: true,
+            seconds: 10,
+        }
     }
-    sleep(SETTLED);
-    println!("measuring for {period:?} …");
-    let before = [cpu(&ours)?, cpu(&upstreams)?];
-    sleep(period);
-    let [ours_now, upstreams_now] = [figures(&ours, before[0])?, figures(&upstreams, before[1])?];
-    ours.remove()?;
-    upstreams.remove()?;
-    Ok(rows(&ours_now, &upstreams_now))
+
+    /// What ours costs, and what upstream's does.
+    fn measure(&self, lab: &Lab) -> Result<[Figures; 2]> {
+        let (agent, settle) = if self.short {
+            (Agent::Ferrolet, Duration::from_secs(3))
+        } else {
+            (Agent::FerroletRelease, SETTLED)
+        };
+        let ours = lab.node("bench-ours", Runtime::Containerd2)?;
+        let upstreams = lab.node("bench-upstream", Runtime::Containerd2)?;
+        println!("building, and starting both agents …");
+        ours.start_agent(agent, "", &[])?;
+        upstreams.start_agent(Agent::Upstream, "", &[])?;
+        let nodes = [&ours, &upstreams];
+        for node in nodes {
+            node.wait_ready(READY)?;
+        }
+        sleep(settle);
+        let period = Duration::from_secs(self.seconds);
+        println!("measuring for {period:?} …");
+        let before = [cpu(&ours)?, cpu(&upstreams)?];
+        sleep(period);
+        let both = [figures(&ours, before[0])?, figures(&upstreams, before[1])?];
+        ours.remove()?;
+        upstreams.remove()?;
+        Ok(both)
+    }
 }
 
 fn figures(node: &Node, cpu_before: Duration) -> Result<Figures> {
@@ -81,6 +121,20 @@ fn cpu(node: &Node) -> Result<Duration> {
 
 fn process(node: &Node) -> Result<Process> {
     Process::of(&node.kubelet()).with_context(|| format!("the agent of {}", node.name()))
+}
+
+impl Figures {
+    /// Whether every figure is there that cannot be nothing; in some seconds an idle agent may
+    /// well use less CPU time than the kernel counts.
+    fn are_whole(&self) -> Result<()> {
+        let memory = self.resident > self.anonymous && self.anonymous > 0;
+        let counts = [self.threads, self.connections, self.program];
+        ensure!(
+            memory && counts.iter().all(|figure| *figure > 0),
+            "a figure is missing: {self:?}"
+        );
+        Ok(())
+    }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
@@ -144,5 +198,21 @@ mod tests {
         };
         assert_eq!(missed(20), ["CPU time, s"]);
         assert_eq!(missed(21), ["resident memory, MiB", "CPU time, s"]);
+    }
+
+    #[test]
+    fn a_figure_that_cannot_be_nothing_is_missed() {
+        let whole = figures(2);
+        assert!(whole.are_whole().is_ok());
+        let still = Figures {
+            cpu: Duration::ZERO,
+            ..figures(2)
+        };
+        assert!(still.are_whole().is_ok());
+        let alone = Figures {
+            connections: 0,
+            ..figures(2)
+        };
+        assert!(figures(0).are_whole().is_err() && alone.are_whole().is_err());
     }
 }

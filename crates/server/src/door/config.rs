@@ -121,11 +121,7 @@ impl DoorConfig {
         Ok(Some(Self {
             address: SocketAddr::new(address, port(settings, "port").unwrap_or_default()),
             read_only: read_only.map(|port| SocketAddr::new(address, port)),
-            tls: TlsConfig {
-                only_newest: settings.text("tlsMinVersion") == "VersionTLS13",
-                cipher_suites: texts(settings, "tlsCipherSuites"),
-                groups: numbers(settings, "tlsCurvePreferences"),
-            },
+            tls: TlsConfig::of(settings),
             authentication: authentication(settings, gates, directory),
             authorization: authorization(settings),
             handlers: Handlers {
@@ -143,6 +139,16 @@ impl DoorConfig {
             configz: Bytes::from(configz),
             process,
         }))
+    }
+}
+
+impl TlsConfig {
+    pub(super) fn of(settings: &Settings) -> Self {
+        Self {
+            only_newest: settings.text("tlsMinVersion") == "VersionTLS13",
+            cipher_suites: texts(settings, "tlsCipherSuites"),
+            groups: numbers(settings, "tlsCurvePreferences"),
+        }
     }
 }
 

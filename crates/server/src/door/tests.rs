@@ -1,5 +1,6 @@
 //! The port as clients meet it, with an API server in memory behind it.
 
+mod bodies;
 mod crowds;
 mod endpoints;
 
@@ -464,9 +465,28 @@ async fn who_is_trusted_and_allowed_is_answered_and_the_api_server_is_asked_exac
     assert_eq!(asked[0]["resourceAttributes"], resource("healthz"));
     assert_eq!(asked[1]["resourceAttributes"], resource("proxy"));
     assert_eq!(asked.len(), 2);
-    // Both answers are remembered: the no, and the yes.
+    // Both answers are remembered: the no for half a minute, the yes for five.
     node.get(Some(&ann), "/healthz/ping").await;
     assert_eq!(node.asked().len(), 0);
+    node.allow(&[]);
+    for (seconds, again, status) in [
+        (25, None, 200),
+        (6, Some("healthz"), 200),
+        (264, Some("healthz"), 200),
+        (6, Some("proxy"), 403),
+        (15, None, 403),
+    ] {
+        pass(seconds).await;
+        let answer = node.get(Some(&ann), "/healthz").await;
+        assert_eq!(answer.0, status, "{seconds} s later");
+        let asked = node.asked();
+        let asked: Vec<&Value> = asked
+            .iter()
+            .map(|spec| &spec["resourceAttributes"])
+            .collect();
+        let again: Vec<Value> = again.map(resource).into_iter().collect();
+        assert_eq!(asked, again.iter().collect::<Vec<_>>(), "{seconds} s later");
+    }
 }
 
 #[tokio::test]
@@ -534,6 +554,31 @@ async fn who_has_seen_a_certificate_and_has_no_key_to_it_does_not_get_through_th
             assert_eq!(String::from_utf8_lossy(&heard), "", "{version:?}");
         }
         assert_eq!(node.asked().len(), 0, "{version:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_wants_the_newest_tls_has_no_handshake_with_who_has_only_the_one_before() {
+    let words = ["--tls-min-version=VersionTLS13".to_owned()];
+    let line = ::config::flags::CommandLine::parse(&words).unwrap();
+    let settings = ::config::load::resolve(&line, Path::new("/"))
+        .unwrap()
+        .settings;
+    for (wanted, older) in [
+        (TlsConfig::default(), true),
+        (TlsConfig::of(&settings), false),
+    ] {
+        let node = Node::start(|config| config.tls = wanted).await;
+        node.allow(&["ann get pods"]);
+        let ann = node.authority.client("ann", &[]);
+        let with = async |version| node.connect_over(Some(&ann), &[version]).await;
+        assert!(with(&rustls::version::TLS13).await.is_ok());
+        assert_eq!(node.get(Some(&ann), "/pods").await.0, 200);
+        let refused = with(&rustls::version::TLS12).await.err();
+        assert_eq!(refused.is_none(), older, "{refused:?}");
+        if let Some(error) = refused {
+            assert!(error.to_string().contains("ProtocolVersion"), "{error}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use seams::cri::{
     ImageFsInfoRequest, ImageFsInfoResponse, LinuxPodSandboxStats, ListContainerStatsRequest,
     ListContainerStatsResponse, ListPodSandboxStatsRequest, ListPodSandboxStatsResponse,
     MemoryUsage, PodSandboxAttributes, PodSandboxStats, PodSandboxStatusRequest,
-    PodSandboxStatusResponse, UInt64Value,
+    PodSandboxStatusResponse, PsiData, PsiStats, UInt64Value,
 };
 use seams::runtime::{Answer, Code};
 use seams::storage::FileSystem;
@@ -44,7 +44,14 @@ fn stats_of(id: &str) -> ContainerStats {
             timestamp: 1_700_000_000_000_000_000,
             usage_core_nano_seconds: Some(number(9_000)),
             usage_nano_cores: Some(number(7)),
-            psi: None,
+            psi: Some(PsiStats {
+                some: Some(PsiData {
+                    total: 77,
+                    avg10: 1.5,
+                    ..PsiData::default()
+                }),
+                full: None,
+            }),
         }),
         memory: Some(MemoryUsage {
             timestamp: 1_700_000_000_000_000_000,
@@ -301,7 +308,21 @@ fn group_of(root: &Path, group: &str) {
     put(root, &format!("{group}/memory.swap.max"), "0\n");
     put(root, &format!("{group}/cgroup.procs"), "");
     put(root, &format!("{group}/cgroup.events"), "populated 1\n");
+    for (of, some, full) in WAITED {
+        let text = format!(
+            "some avg10=1.50 avg60=0.25 avg300=0.10 total={some}\n\
+             full avg10=0.75 avg60=0.00 avg300=0.00 total={full}\n"
+        );
+        put(root, &format!("{group}/{of}.pressure"), &text);
+    }
 }
+
+/// For what the programs of each group have waited: some of them, and all, in microseconds.
+const WAITED: [(&str, u32, u32); 3] = [
+    ("cpu", 1_500_000, 250_000),
+    ("memory", 62_000_007, 3),
+    ("io", 4_000_000, 1_000_001),
+];
 
 fn interfaces(bytes: u64) -> String {
     format!("a\nb\n  eth0: {bytes} 1 0 0 0 0 0 0 8 2 0 0 0 0 0 0\n")
@@ -430,6 +451,10 @@ async fn what_the_machine_does_not_count_the_runtime_tells() {
             assert_eq!(used["usageCoreNanoSeconds"], 9000);
             assert_eq!(used["usageNanoCores"], 7);
         }
+        let psi = &pod["containers"][0]["cpu"]["psi"];
+        assert_eq!(psi["some"]["total"], 77);
+        assert_eq!(psi["some"]["avg10"], 1.5);
+        assert_eq!(psi["full"]["total"], 0);
         assert_eq!(pod["memory"]["workingSetBytes"], 100);
         assert_eq!(pod["memory"]["usageBytes"], 150);
         let asked = scene.runtime.asked.lock().unwrap().clone();
@@ -457,6 +482,36 @@ async fn who_holds_pods_to_their_limits_learns_the_same() {
     assert!(main.layer > 0 && main.logs > 0 && own.files > 0);
     let all = main.layer + main.logs + own.files;
     assert_eq!(pod["ephemeral-storage"]["usedBytes"], all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_programs_waited_is_told_in_microseconds_and_to_dashboards_in_seconds() {
+    let scene = Scene::new(true, false);
+    let summary = scene.summary("").await;
+    let pod = &summary["pods"][0];
+    let text = content(scene.stats.cadvisor().await).await;
+    let text = String::from_utf8(text).unwrap();
+    let group = format!("/{POD}/cri-containerd-c1.scope");
+    let labels = format!(
+        "{{container=\"main\",id=\"{group}\",image=\"busybox:1\",name=\"c1\",namespace=\"ns\",pod=\"p\"}}"
+    );
+    for (of, some, full) in WAITED {
+        for told in [&summary["node"], pod, &pod["containers"][0]] {
+            let wanted = json!({
+                "some": {"total": some, "avg10": 1.5, "avg60": 0.25, "avg300": 0.1},
+                "full": {"total": full, "avg10": 0.75, "avg60": 0.0, "avg300": 0.0},
+            });
+            assert_eq!(told[of]["psi"], wanted, "{of}");
+        }
+        for (how, micros) in [("waiting", some), ("stalled", full)] {
+            let name = format!("container_pressure_{of}_{how}_seconds_total{labels} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name));
+            let value = line.and_then(|line| line.split(' ').next()).unwrap();
+            let seconds: f64 = value.parse().unwrap();
+            let told = std::time::Duration::from_secs_f64(seconds);
+            assert_eq!(told.as_micros(), u128::from(micros), "{of} {how}: {value}");
+        }
+    }
 }
 
 #[test]

@@ -370,13 +370,13 @@ pub fn build_programs() -> Result<PathBuf> {
     programs::build(&layout)
 }
 
-/// The real kubectl for a server that is no lab's: built now, if it never was.
+/// The real kubectl for a server that is no lab's: built now, without what a lab needs beside
+/// it, if it never was.
 pub fn kubectl(kubeconfig: &Path) -> Result<Kubectl> {
-    let programs = build_programs()?;
-    Ok(Kubectl::new(
-        programs.join("kubectl"),
-        kubeconfig.to_path_buf(),
-    ))
+    let layout = Layout::new(InstanceId::from_env()?)?;
+    let _lock = lock(&layout.cache.join("lock"))?;
+    let kubectl = programs::alone(&layout, "kubectl")?;
+    Ok(Kubectl::new(kubectl, kubeconfig.to_path_buf()))
 }
 
 /// Where logs of a failed test are kept.

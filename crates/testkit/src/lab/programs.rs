@@ -216,6 +216,31 @@ pub(super) fn on_request(layout: &Layout, name: &str) -> Result<PathBuf> {
     Ok(finished)
 }
 
+/// Where one program of every lab is, for who needs no lab: built alone now, if neither it nor
+/// the lab's programs ever were. The caller holds the cache's lock.
+pub(super) fn alone(layout: &Layout, name: &str) -> Result<PathBuf> {
+    let offered = PROJECTS.iter().find_map(|project| {
+        let mut programs = project.programs.iter();
+        let (program, package) = programs.find(|(program, _)| *program == name)?;
+        Some((project, program, package))
+    });
+    let (project, program, package) =
+        offered.with_context(|| format!("{name} is no program of the lab"))?;
+    let mut pinned = Pinned::read(layout, project)?;
+    let with_others = pinned.finished.join(program);
+    if with_others.exists() {
+        return Ok(with_others);
+    }
+    pinned.finished.as_mut_os_string().push(format!("-{name}"));
+    let finished = pinned.finished.join(program);
+    if !finished.exists() {
+        require_go()?;
+        fs::create_dir_all(&pinned.finished)?;
+        pinned.build_one(program, package)?;
+    }
+    Ok(finished)
+}
+
 fn pins_of(project: &Project) -> PathBuf {
     workspace().join("lab/upstream").join(project.name)
 }
@@ -479,6 +504,28 @@ mod tests {
         assert_eq!(found, pinned.finished.join("kubemark"));
         // A part of every lab is never asked for.
         assert!(on_request(&layout, "kubelet").is_err());
+    }
+
+    #[test]
+    fn one_program_is_found_among_all_or_alone() {
+        let cache = tempfile::tempdir().unwrap();
+        let layout = Layout {
+            id: crate::lab::InstanceId::new("test").unwrap(),
+            dir: cache.path().join("lab"),
+            cache: cache.path().to_path_buf(),
+        };
+        let kubernetes = PROJECTS
+            .iter()
+            .find(|project| project.name == "kubernetes")
+            .unwrap();
+        let whole = Pinned::read(&layout, kubernetes).unwrap().finished;
+        let own = PathBuf::from(format!("{}-kubectl", whole.display()));
+        for place in [own, whole] {
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("kubectl"), "").unwrap();
+            assert_eq!(alone(&layout, "kubectl").unwrap(), place.join("kubectl"));
+        }
+        assert!(alone(&layout, "helm").is_err());
     }
 
     #[test]
