@@ -150,15 +150,28 @@ impl Remedies {
         format!("service {name} restart")
     }
 
-    /// A command of another part, which knows of systemd only.
+    /// A command of another part, which knows of systemd and of kubectl's own cluster only.
     pub(crate) fn here(&self, command: &str) -> String {
         if self.systemd {
             return command.to_owned();
         }
-        command
+        self.for_cluster(command)
             .replace("systemctl restart kubelet", &self.restart())
             .replace("systemctl start kubelet", &self.start())
             .replace("systemctl status kubelet", &self.log())
+    }
+
+    /// Each kubectl in it that is not told of a kubeconfig.
+    fn for_cluster(&self, command: &str) -> String {
+        if self.up.is_none() || command.contains("--kubeconfig") {
+            return command.to_owned();
+        }
+        let told = self.kubectl("");
+        let words = command.split(' ').map(|word| match word {
+            "kubectl" => told.trim_end(),
+            other => other,
+        });
+        words.collect::<Vec<_>>().join(" ")
     }
 
     /// Gives a field of one value another one, where it stands, and lets the agent read it.
@@ -293,6 +306,33 @@ mod tests {
         let log = Some("/d/up.log".into());
         let detached = Remedies::of_up(812, &Embedded { log, ..embedded });
         assert_eq!(detached.log(), "tail --lines 50 /d/up.log");
+    }
+
+    #[test]
+    fn each_kubectl_of_another_parts_command_is_for_the_cluster_of_the_node() {
+        let of_up = Remedies::of_up_in("/d".into());
+        let joined = Remedies::new(false, None, &[]);
+        let own = "kubectl --kubeconfig /d/kubeconfig";
+        for (command, told) in [
+            (
+                "kubectl certificate approve csr-x",
+                format!("{own} certificate approve csr-x"),
+            ),
+            (
+                "kubectl get --raw /readyz; kubectl get csr",
+                format!("{own} get --raw /readyz; {own} get csr"),
+            ),
+            (
+                "kubectl config --kubeconfig=/k view",
+                "kubectl config --kubeconfig=/k view".to_owned(),
+            ),
+            ("systemctl status kubelet", of_up.log()),
+            ("ferrolet csr list", "ferrolet csr list".to_owned()),
+        ] {
+            assert_eq!(of_up.here(command), told);
+        }
+        let command = "kubectl certificate approve csr-x";
+        assert_eq!(joined.here(command), command);
     }
 
     /// What a shell makes of it, with a process of the test's for an agent.
