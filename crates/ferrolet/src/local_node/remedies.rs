@@ -229,7 +229,13 @@ fn of_lines(file: &Path) -> Option<&Path> {
 
 /// Neither JSON, nor with an open last line, to which a new one would be added.
 fn has_lines(text: &str) -> bool {
-    !text.trim_start().starts_with('{') && text.ends_with('\n')
+    let contents = text.lines().map(|line| {
+        let begun = line.strip_prefix("---").unwrap_or(line);
+        begun.trim()
+    });
+    let mut contents = contents.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let is_json = contents.next().is_some_and(|line| line.starts_with('{'));
+    !is_json && text.ends_with('\n')
 }
 
 /// A word as a shell reads it.
@@ -399,6 +405,11 @@ mod tests {
             ("kind: a\nfailSwapOn: true\n", true),
             ("kind: a\nfailSwapOn: true", false),
             ("{\"kind\": \"a\"}\n", false),
+            ("# by hand\n\n{\"kind\": \"a\"}\n", false),
+            ("---\n{\"kind\": \"a\"}\n", false),
+            ("--- {\"kind\": \"a\"}\n", false),
+            ("--- # by hand\nkind: a\nstaticPodURLHeader:\n  {}\n", true),
+            ("# nothing is set\n", true),
             ("\n {kind: a}\n", false),
             ("", false),
         ] {
