@@ -432,6 +432,23 @@ async fn a_pod_without_a_network_is_looked_at_again_each_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_whose_directories_cannot_be_made_gets_no_sandbox_and_says_so() {
+    let mut scene = Scene::new();
+    let in_the_way = Path::new(ROOT).join("pods/p/volumes");
+    let machine = Arc::clone(&scene.node.machine);
+    machine.write_file(&in_the_way, b"", 0o644).unwrap();
+    scene.put("p", &json!({}), &plain(), 20).await;
+    assert!(!scene.look().has("p"));
+    let told = scene.node.told.of("p", "FailedToMakePodDataDirectories");
+    assert_eq!(told.len(), 1, "{told:?}");
+    let begins = "error making pod data directories: ";
+    assert!(told[0].starts_with(begins), "{told:?}");
+    machine.remove_file(&in_the_way).unwrap();
+    scene.pass(20).await;
+    assert!(scene.look().is_running("p"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_a_container_that_crashes_only_the_last_is_kept() {
     let mut scene = Scene::new();
     let notes = json!({

@@ -230,6 +230,13 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// Whether it was not there before.
     fn make_directory(&self, path: &Path, mode: u32, parents: u32) -> Result<bool, HostError>;
 
+    /// A directory for what will be made below it, with its missing parents, all of exactly
+    /// this mode. A machine on which parents are there by what is below them has nothing
+    /// to do.
+    fn make_room(&self, path: &Path, mode: u32) -> Result<(), HostError> {
+        self.make_directory(path, mode, mode).map(drop)
+    }
+
     /// An empty file; its directory has to be there.
     fn make_file(&self, path: &Path, mode: u32) -> Result<(), HostError>;
 

@@ -177,6 +177,14 @@ impl Storage for Machine {
         })
     }
 
+    /// Each pod has some, and there may be a hundred thousand: nothing is kept of them.
+    fn make_room(&self, path: &Path, _: u32) -> Result<(), HostError> {
+        self.on_disk(|disk| match disk.held.get(path) {
+            None | Some(Held::Directory(_)) => Ok(()),
+            Some(_) => Err(at(path, io::ErrorKind::NotADirectory)),
+        })
+    }
+
     fn make_file(&self, path: &Path, _: u32) -> Result<(), HostError> {
         self.on_disk(|disk| {
             let empty = Held::File(Box::default());
@@ -571,6 +579,23 @@ mod tests {
         assert!(machine.read_end(&at, 9).is_err(), "links are not followed");
         machine.remove_file(&at).unwrap();
         assert_eq!(machine.read_end(&log(1), 9).unwrap().unwrap(), b"text");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_directories_that_only_hold_others() {
+        let machine = machine();
+        let volumes = Path::new("/pods/1/volumes");
+        machine.make_room(volumes, 0o750).unwrap();
+        assert_eq!(machine.entries(Path::new("/pods")).unwrap(), None);
+        let config = volumes.join("config");
+        machine.make_directory(&config, 0o777, 0o750).unwrap();
+        machine.make_room(volumes, 0o750).unwrap();
+        machine.remove_directory(&config).unwrap();
+        machine.write_file(volumes, b"", 0o644).unwrap();
+        assert!(
+            machine.make_room(volumes, 0o750).is_err(),
+            "a file is there"
+        );
     }
 
     #[test]

@@ -180,6 +180,29 @@ impl Volumes {
         }
     }
 
+    /// Makes the directories that all of a pod is below, whether it has volumes or not: by
+    /// them it is known whose pod it is. They go with the pod. May be dropped, and repeated.
+    pub async fn make_room(&self, uid: &PodUid) -> Result<(), HostError> {
+        let directories = self.directories(uid);
+        if !is_plain(uid.as_str()) {
+            let cause = std::io::ErrorKind::InvalidFilename;
+            return Err(HostError::at(&self.on.layout.pod(uid), cause.into()));
+        }
+        let held = self.hold(uid).await;
+        let work = perform(&self.on.storage, move |storage| {
+            let made = make_directories(storage, &directories);
+            drop(held);
+            made
+        });
+        self.in_turn(work).await?
+    }
+
+    /// Of a pod, made before anything is in them.
+    fn directories(&self, uid: &PodUid) -> [PathBuf; 2] {
+        let layout = &self.on.layout;
+        [layout.volumes(uid), layout.plugins(uid)]
+    }
+
     /// Sets up all volumes that the pod's containers use. What is already so is
     /// left alone, and what changed is brought up to date. May be dropped.
     pub async fn mount(&self, pod: &Pod) -> Result<Mounted, MountError> {
@@ -416,14 +439,11 @@ impl Volumes {
         let shared = decided.iter().filter_map(|(_, set_up)| set_up.shared());
         let alone = self.shared.at(shared.map(Path::to_owned).collect()).await;
         let (on, now) = (Arc::clone(&self.on), self.on.clock.now());
-        let directories = [on.layout.volumes(uid), on.layout.plugins(uid)];
+        let directories = self.directories(uid);
         let progress = Arc::new(Progress::default());
         let counted = Arc::clone(&progress);
         let work = perform(&self.on.storage, move |storage| {
-            // Nobody but root looks into these.
-            for directory in directories {
-                storage.make_directory(&directory, 0o750, 0o750)?;
-            }
+            make_directories(storage, &directories)?;
             let mut done = Done::default();
             for (volume, set_up) in decided {
                 let (plugin, began) = (set_up.plugin(), on.clock.uptime());
@@ -492,6 +512,12 @@ impl Volumes {
     fn with<T>(&self, access: impl FnOnce(&mut BTreeMap<PodUid, Slot>) -> T) -> T {
         access(&mut self.pods.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Nobody but root looks into these.
+fn make_directories(storage: &dyn Storage, directories: &[PathBuf]) -> Result<(), HostError> {
+    let mut directories = directories.iter();
+    directories.try_for_each(|directory| storage.make_room(directory, 0o750))
 }
 
 /// What to do for each volume, and for which nothing can be done.

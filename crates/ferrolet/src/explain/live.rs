@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::{Event, Node, NodeCondition, Pod};
 use crate::certs::Places;
 use crate::certs::look::{CertificateLook, Looked};
 use crate::certs::span::{Moment, relative};
-use crate::local_node::LocalNode;
 use crate::local_node::look::Look;
+use crate::local_node::{LocalNode, Remedies};
 use crate::output::age;
 
 /// The objects of a node; what could not be seen is missing.
@@ -33,6 +33,7 @@ pub(super) struct Live {
     /// The pod that is told of.
     pub(super) pod: Option<Pod>,
     pub(super) events: Look<Vec<Event>>,
+    pub(super) remedies: Remedies,
 }
 
 impl Live {
@@ -52,6 +53,7 @@ impl Live {
             requests: Vec::new(),
             pod: None,
             events: Look::Skipped,
+            remedies: node.remedies.clone(),
         }
     }
 

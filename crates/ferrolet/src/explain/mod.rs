@@ -23,7 +23,7 @@ use self::walk::Walk;
 use crate::certs::look::Looked;
 use crate::local_node::cluster::{Cluster, Reach, options};
 use crate::local_node::look::Look;
-use crate::local_node::{self, LocalNode, NodeArguments, WHERE_FROM};
+use crate::local_node::{self, LocalNode, NodeArguments, Remedies, WHERE_FROM};
 use crate::output::{Failure, ended, print};
 
 /// For one question to the API server.
@@ -75,6 +75,10 @@ async fn explain(topic: &Topic) -> Result<(), Failure> {
         Topic::Heartbeat(_) => heartbeat::walk(live),
         Topic::Pod(_) => pod::walk(live),
         Topic::Rotation(_) => rotation::walk(live),
+    };
+    let walk = match live {
+        Some(live) => walk.of_node(&live.remedies),
+        None => walk,
     };
     print(&walk.text(&head))
 }
@@ -188,7 +192,12 @@ async fn ask(cluster: &Cluster, live: &mut Live, wanted: &WantedPod) -> Result<(
         (None, WantedPod::Named(pod)) => {
             let (namespace, name) = parts(pod);
             let there = cluster.node_of_pod(namespace, name, &live.name).await;
-            return Err(Failure::Failed(not_here(pod, &live.name, there.as_deref())));
+            return Err(Failure::Failed(not_here(
+                pod,
+                &live.name,
+                there.as_deref(),
+                &live.remedies,
+            )));
         }
         (chosen, _) => chosen,
     };
@@ -221,16 +230,16 @@ fn parts(wanted: &str) -> (Option<&str>, &str) {
 }
 
 /// `there` is the node that has the pod, if anybody knows.
-fn not_here(wanted: &str, node: &str, there: Option<&str>) -> String {
-    match there {
-        Some(there) => format!(
+fn not_here(wanted: &str, node: &str, there: Option<&str>, remedies: &Remedies) -> String {
+    if let Some(there) = there {
+        return format!(
             "pod {wanted} is on node {there}, not on {node}: ask on that machine, or here with \
              --node-name {there} if its files are here, too"
-        ),
-        None => format!(
-            "node {node} has no pod {wanted}; `kubectl get pods --all-namespaces --field-selector spec.nodeName={node}` lists those that it has"
-        ),
+        );
     }
+    let list = format!("get pods --all-namespaces --field-selector spec.nodeName={node}");
+    let list = remedies.kubectl(&list);
+    format!("node {node} has no pod {wanted}; `{list}` lists those that it has")
 }
 
 #[cfg(test)]
@@ -282,9 +291,17 @@ mod tests {
 
     #[test]
     fn of_a_pod_that_is_elsewhere_it_is_told_where() {
-        let said = not_here("z", "n1", None);
-        assert!(said.contains("node n1 has no pod z"), "{said}");
-        let said = not_here("z", "n1", Some("n2"));
+        let joined = Remedies::new(true, None, &[]);
+        let of_up = Remedies::of_up_in("/d".into());
+        for (remedies, list) in [
+            (&joined, "`kubectl get pods "),
+            (&of_up, "`kubectl --kubeconfig /d/kubeconfig get pods "),
+        ] {
+            let said = not_here("z", "n1", None, remedies);
+            assert!(said.contains("node n1 has no pod z"), "{said}");
+            assert!(said.contains(list), "{said}");
+        }
+        let said = not_here("z", "n1", Some("n2"), &joined);
         assert!(
             said.contains("is on node n2") && said.contains("--node-name n2"),
             "{said}"

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::kubelet::wrapped;
+use crate::local_node::Remedies;
 use crate::output::printable;
 
 const WIDTH: usize = 80;
@@ -44,6 +45,15 @@ impl Step {
 }
 
 impl Walk {
+    /// With its commands as this node needs them.
+    pub(super) fn of_node(mut self, remedies: &Remedies) -> Self {
+        let steps = self.steps.iter_mut();
+        for command in steps.flat_map(|step| &mut step.look) {
+            *command = remedies.here(command);
+        }
+        self
+    }
+
     /// `head` says whose objects these are.
     pub(super) fn text(&self, head: &str) -> String {
         let mut text = format!("{}\n", self.title);
@@ -84,6 +94,23 @@ fn rows(text: &mut String, name: &str, lines: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_commands_of_a_node_of_up_are_for_its_cluster() {
+        let walk = Walk {
+            title: "How it beats",
+            steps: vec![
+                Step::new("First.").look("sudo ferrolet doctor"),
+                Step::new("Second.").look("kubectl get lease"),
+            ],
+        };
+        let text = walk.of_node(&Remedies::of_up_in("/d".into())).text("");
+        assert!(
+            text.contains("     look  kubectl --kubeconfig /d/kubeconfig get lease\n"),
+            "{text}"
+        );
+        assert!(text.contains("     look  sudo ferrolet doctor\n"), "{text}");
+    }
 
     #[test]
     fn a_step_is_told_with_what_is_here_and_where_to_look() {

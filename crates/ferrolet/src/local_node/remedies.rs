@@ -9,6 +9,9 @@ use super::embedded::Embedded;
 use super::process::Agent;
 use crate::join::agent::LOG_FILE;
 
+/// For an agent to end, in seconds.
+const PATIENCE: u32 = 60;
+
 /// How this machine's agent is started, and what follows from that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remedies {
@@ -94,9 +97,10 @@ impl Remedies {
     pub(crate) fn restart(&self) -> String {
         match (self.systemd, self.agent) {
             (true, _) => "systemctl restart kubelet".to_owned(),
-            // The next one needs what the last one has until its end: ports, and the lock.
+            // The next one needs what the last one has until its end: ports, and the lock. One
+            // that may not be ended, or does not end, is not waited for without end.
             (false, Some(id)) => format!(
-                "kill {id}; tail --pid={id} -f /dev/null; {}",
+                "kill {id} && timeout {PATIENCE} tail --pid={id} -f /dev/null && {}",
                 self.background()
             ),
             (false, None) => self.background(),
@@ -146,15 +150,28 @@ impl Remedies {
         format!("service {name} restart")
     }
 
-    /// A command of another part, which knows of systemd only.
+    /// A command of another part, which knows of systemd and of kubectl's own cluster only.
     pub(crate) fn here(&self, command: &str) -> String {
         if self.systemd {
             return command.to_owned();
         }
-        command
+        self.for_cluster(command)
             .replace("systemctl restart kubelet", &self.restart())
             .replace("systemctl start kubelet", &self.start())
             .replace("systemctl status kubelet", &self.log())
+    }
+
+    /// Each kubectl in it that is not told of a kubeconfig.
+    fn for_cluster(&self, command: &str) -> String {
+        if self.up.is_none() || command.contains("--kubeconfig") {
+            return command.to_owned();
+        }
+        let told = self.kubectl("");
+        let words = command.split(' ').map(|word| match word {
+            "kubectl" => told.trim_end(),
+            other => other,
+        });
+        words.collect::<Vec<_>>().join(" ")
     }
 
     /// Gives a field of one value another one, where it stands, and lets the agent read it.
@@ -189,7 +206,8 @@ impl Remedies {
         if self.up.is_some() {
             return self.line.clone();
         }
-        format!("nohup {} >>{LOG_FILE} 2>&1 &", self.line)
+        // What stands before it in a line is to be over when it starts, and no part of it.
+        format!("{{ nohup {} >>{LOG_FILE} 2>&1 & }}", self.line)
     }
 }
 
@@ -211,7 +229,13 @@ fn of_lines(file: &Path) -> Option<&Path> {
 
 /// Neither JSON, nor with an open last line, to which a new one would be added.
 fn has_lines(text: &str) -> bool {
-    !text.trim_start().starts_with('{') && text.ends_with('\n')
+    let contents = text.lines().map(|line| {
+        let begun = line.strip_prefix("---").unwrap_or(line);
+        begun.trim()
+    });
+    let mut contents = contents.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let is_json = contents.next().is_some_and(|line| line.starts_with('{'));
+    !is_json && text.ends_with('\n')
 }
 
 /// A word as a shell reads it.
@@ -225,8 +249,12 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
     use config::flags::CommandLine;
     use config::load::resolve;
+    use testkit::wait::until;
 
     use super::*;
 
@@ -247,11 +275,11 @@ mod tests {
         assert_eq!(with_systemd.revive(), "systemctl restart kubelet");
         let without = Remedies::new(false, Some(&agent()), &flags);
         let line = "/opt/ferrolet kubelet --v=2 '--eviction-hard=a<1%'";
-        let background = format!("nohup {line} >>/var/log/ferrolet-kubelet.log 2>&1 &");
+        let background = format!("{{ nohup {line} >>/var/log/ferrolet-kubelet.log 2>&1 & }}");
         assert_eq!(without.start(), background);
         assert_eq!(
             without.revive(),
-            format!("kill 812; tail --pid=812 -f /dev/null; {background}")
+            format!("kill 812 && timeout 60 tail --pid=812 -f /dev/null && {background}")
         );
         assert_eq!(
             without.here("mv a b && systemctl start kubelet"),
@@ -272,7 +300,8 @@ mod tests {
             log: None,
         };
         let remedies = Remedies::of_up(812, &embedded);
-        let restart = "kill 812; tail --pid=812 -f /dev/null; /opt/ferrolet up --data-dir=/d";
+        let restart =
+            "kill 812 && timeout 60 tail --pid=812 -f /dev/null && /opt/ferrolet up --data-dir=/d";
         assert_eq!(remedies.revive(), restart);
         let look = "kubectl --kubeconfig /d/kubeconfig get events --all-namespaces";
         assert_eq!(remedies.log(), look);
@@ -283,6 +312,72 @@ mod tests {
         let log = Some("/d/up.log".into());
         let detached = Remedies::of_up(812, &Embedded { log, ..embedded });
         assert_eq!(detached.log(), "tail --lines 50 /d/up.log");
+    }
+
+    #[test]
+    fn each_kubectl_of_another_parts_command_is_for_the_cluster_of_the_node() {
+        let of_up = Remedies::of_up_in("/d".into());
+        let joined = Remedies::new(false, None, &[]);
+        let own = "kubectl --kubeconfig /d/kubeconfig";
+        for (command, told) in [
+            (
+                "kubectl certificate approve csr-x",
+                format!("{own} certificate approve csr-x"),
+            ),
+            (
+                "kubectl get --raw /readyz; kubectl get csr",
+                format!("{own} get --raw /readyz; {own} get csr"),
+            ),
+            (
+                "kubectl config --kubeconfig=/k view",
+                "kubectl config --kubeconfig=/k view".to_owned(),
+            ),
+            ("systemctl status kubelet", of_up.log()),
+            ("ferrolet csr list", "ferrolet csr list".to_owned()),
+        ] {
+            assert_eq!(of_up.here(command), told);
+        }
+        let command = "kubectl certificate approve csr-x";
+        assert_eq!(joined.here(command), command);
+    }
+
+    /// What a shell makes of it, with a process of the test's for an agent.
+    #[test]
+    fn a_restart_waits_for_no_agent_that_is_not_ended_and_starts_none_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let started = directory.path().join("started");
+        for (before, ends, starts) in [
+            ("false", true, false),
+            ("true", false, false),
+            ("true", true, true),
+        ] {
+            let mut agent = Command::new("sleep").arg("60").spawn().unwrap();
+            // One that may not be ended, or is not there: it is all the same to `kill`.
+            let id = if ends { agent.id() } else { u32::MAX >> 1 };
+            let remedies = Remedies {
+                systemd: false,
+                agent: Some(id),
+                line: format!("touch {}", started.display()),
+                up: None,
+            };
+            let line = remedies.restart().replace(LOG_FILE, "/dev/null");
+            let mut shell = Command::new("timeout");
+            shell.args(["10", "sh", "-c", &format!("{before} && {line}")]);
+            let mut shell = shell.stderr(Stdio::null()).spawn().unwrap();
+            if starts {
+                agent.wait().unwrap();
+            }
+            let ended = shell.wait().unwrap();
+            let _ = agent.kill();
+            let _ = agent.wait();
+            assert_ne!(ended.code(), Some(124), "{line} does not end");
+            if starts {
+                let there = || started.exists().then_some(()).ok_or("nothing is started");
+                until("the start", Duration::from_secs(10), there).unwrap();
+            } else {
+                assert!(!started.exists(), "{before} && {line}");
+            }
+        }
     }
 
     #[test]
@@ -310,6 +405,11 @@ mod tests {
             ("kind: a\nfailSwapOn: true\n", true),
             ("kind: a\nfailSwapOn: true", false),
             ("{\"kind\": \"a\"}\n", false),
+            ("# by hand\n\n{\"kind\": \"a\"}\n", false),
+            ("---\n{\"kind\": \"a\"}\n", false),
+            ("--- {\"kind\": \"a\"}\n", false),
+            ("--- # by hand\nkind: a\nstaticPodURLHeader:\n  {}\n", true),
+            ("# nothing is set\n", true),
             ("\n {kind: a}\n", false),
             ("", false),
         ] {

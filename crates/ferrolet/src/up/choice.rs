@@ -45,8 +45,8 @@ pub(super) enum Unusable {
     Forbidden,
     Silent(String),
     NoNetwork(String),
-    /// Pods that this cluster knows nothing of: its node would end them.
-    Occupied(usize),
+    /// Pods that this cluster knows nothing of, by name and ID: its node would end them.
+    Occupied(Vec<String>),
 }
 
 impl fmt::Display for Unusable {
@@ -74,11 +74,25 @@ impl fmt::Display for Unusable {
             ),
             Self::Occupied(pods) => write!(
                 formatter,
-                "containerd has {pods} pods of another node or cluster, which this one would end: \
-                 `crictl pods` shows them; if nobody needs them, `crictl rmp -fa` removes them all"
+                "containerd has {} pods of another node or cluster, which this one would end: {}; \
+                 `crictl pods` shows them, `crictl rmp -f ID...` removes those that nobody needs",
+                pods.len(),
+                some_of(pods)
             ),
         }
     }
+}
+
+/// So many names are told.
+const TOLD: usize = 3;
+
+fn some_of(names: &[String]) -> String {
+    let told = names.iter().take(TOLD).map(String::as_str);
+    let more = match names.len().saturating_sub(TOLD) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", told.collect::<Vec<_>>().join(", "))
 }
 
 /// Looks, if that matters, and chooses. `own` are the pods of this machine, by their UIDs, if
@@ -93,12 +107,14 @@ pub(super) async fn choose(
     }
     let root = rustix::process::geteuid().is_root();
     let found = look(Path::new(SOCKET), root, own, clock).await;
-    decide(wanted, found)
+    decide(wanted, own.is_some(), found)
 }
 
-/// `found` is containerd's version, or why it cannot be used.
+/// `returns`: this machine was the cluster's node before. `found` is containerd's version, or
+/// why it cannot be used.
 fn decide(
     wanted: Wanted,
+    returns: bool,
     found: Result<String, (Unusable, Option<String>)>,
 ) -> Result<Chosen, Failure> {
     let containerd = |version| Chosen::Containerd {
@@ -114,6 +130,14 @@ fn decide(
         }
         (Wanted::Containerd, Err((why, _))) => {
             Err(Failure::Failed(format!("{why}; or choose --runtime sim")))
+        }
+        // Its own pods may be there, too: the node that they are of would be gone from the
+        // API server, and they with it, while their containers run on.
+        (Wanted::Auto, Err((why @ Unusable::Occupied(_), _))) if returns => {
+            Err(Failure::Failed(format!(
+                "{why}; this cluster's node was on containerd before, so it is simulated only \
+                 if you say so: --runtime sim"
+            )))
         }
         (Wanted::Auto, Err((why, _))) => Ok(Chosen::Simulated { why: Some(why) }),
     }
@@ -163,7 +187,7 @@ async fn ask(
     let pods = client.list_pod_sandbox(ListPodSandboxRequest::default());
     let pods = pods.await.map_err(|error| silent(error.to_string()))?;
     let foreign = foreign(&pods.items, own);
-    if foreign > 0 {
+    if !foreign.is_empty() {
         return Err((Unusable::Occupied(foreign), None));
     }
     let status = client.status(StatusRequest { verbose: false }).await;
@@ -179,9 +203,9 @@ async fn ask(
     }
 }
 
-/// How many are not the cluster's. Of a node that returns, sandboxes that have ended do not
+/// Those that are not the cluster's. Of a node that returns, sandboxes that have ended do not
 /// count: those of its own pods outlive the pods' directories.
-fn foreign(sandboxes: &[PodSandbox], own: Option<&BTreeSet<String>>) -> usize {
+fn foreign(sandboxes: &[PodSandbox], own: Option<&BTreeSet<String>>) -> Vec<String> {
     let is_foreign = |sandbox: &&PodSandbox| match own {
         None => true,
         Some(own) => {
@@ -190,11 +214,22 @@ fn foreign(sandboxes: &[PodSandbox], own: Option<&BTreeSet<String>>) -> usize {
                 && !uid.is_some_and(|uid| own.contains(uid))
         }
     };
-    sandboxes.iter().filter(is_foreign).count()
+    sandboxes.iter().filter(is_foreign).map(named).collect()
+}
+
+/// The ID as `crictl` shortens it, which is how it takes it, too.
+fn named(sandbox: &PodSandbox) -> String {
+    let id: String = sandbox.id.chars().take(13).collect();
+    match &sandbox.metadata {
+        Some(pod) => format!("{}/{} ({id})", pod.namespace, pod.name),
+        None => id,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use seams::cri::PodSandboxMetadata;
+
     use super::*;
 
     #[test]
@@ -221,7 +256,7 @@ mod tests {
             (Some("u-2"), ended, false, 1),
         ] {
             let found = foreign(&[sandbox(uid, state)], returns.then_some(&own));
-            assert_eq!(found, count, "{uid:?} {state:?} {returns}");
+            assert_eq!(found.len(), count, "{uid:?} {state:?} {returns}");
         }
     }
 
@@ -230,25 +265,58 @@ mod tests {
         let fit = || Ok("2.1".to_owned());
         let bare = || Err((Unusable::NoNetwork("x".to_owned()), Some("2.1".to_owned())));
         let none = || Err((Unusable::NotThere, None));
-        let occupied = || Err((Unusable::Occupied(3), None));
-        let name = |wanted, found| match decide(wanted, found) {
+        let occupied = || Err((Unusable::Occupied(vec!["a/b (1)".to_owned()]), None));
+        let name = |wanted, returns, found| match decide(wanted, returns, found) {
             Ok(Chosen::Containerd { .. }) => "containerd",
             Ok(Chosen::Simulated { why: None }) => "simulated",
             Ok(Chosen::Simulated { why: Some(_) }) => "simulated, told why",
             Err(_) => "refused",
         };
         let why = "simulated, told why";
-        for (wanted, outcomes) in [
-            (Wanted::Auto, ["containerd", why, why, why]),
-            (
-                Wanted::Containerd,
-                ["containerd", "containerd", "refused", "refused"],
-            ),
-            (Wanted::Sim, ["simulated"; 4]),
+        let asked = ["containerd", "containerd", "refused", "refused"];
+        for (wanted, returns, outcomes) in [
+            (Wanted::Auto, false, ["containerd", why, why, why]),
+            (Wanted::Auto, true, ["containerd", why, why, "refused"]),
+            (Wanted::Containerd, false, asked),
+            (Wanted::Containerd, true, asked),
+            (Wanted::Sim, false, ["simulated"; 4]),
+            (Wanted::Sim, true, ["simulated"; 4]),
         ] {
             let found = [fit(), bare(), none(), occupied()];
-            let found = found.map(|found| name(wanted, found));
-            assert_eq!(found, outcomes, "{wanted:?}");
+            let found = found.map(|found| name(wanted, returns, found));
+            assert_eq!(found, outcomes, "{wanted:?} {returns}");
+        }
+    }
+
+    #[test]
+    fn who_returns_among_pods_of_others_is_told_which_and_what_there_is_to_do() {
+        let sandbox = |number: usize| PodSandbox {
+            id: format!("0123456789abcdef-{number}"),
+            metadata: Some(PodSandboxMetadata {
+                name: format!("p-{number}"),
+                namespace: "web".to_owned(),
+                ..PodSandboxMetadata::default()
+            }),
+            state: PodSandboxState::SandboxReady.into(),
+            ..PodSandbox::default()
+        };
+        for (count, names) in [
+            (1, ": web/p-0 (0123456789abc); "),
+            (5, ", web/p-2 (0123456789abc) and 2 more; "),
+        ] {
+            let sandboxes: Vec<_> = (0..count).map(sandbox).collect();
+            let found = Unusable::Occupied(foreign(&sandboxes, Some(&BTreeSet::new())));
+            let Err(Failure::Failed(told)) = decide(Wanted::Auto, true, Err((found, None))) else {
+                panic!("nobody is told of {count}");
+            };
+            assert!(
+                told.starts_with(&format!("containerd has {count} pods")),
+                "{told}"
+            );
+            assert!(
+                told.contains(names) && told.ends_with("--runtime sim"),
+                "{told}"
+            );
         }
     }
 }

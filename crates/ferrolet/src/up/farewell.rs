@@ -75,12 +75,21 @@ pub(super) async fn running_pods(client: &Client, clock: &dyn Clock, node: &str)
     }
 }
 
+/// A pod that waits for its image, or to be started again, has nothing that runs on.
 fn runs(pod: &Pod) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    !matches!(phase, Some("Succeeded" | "Failed"))
+    let Some(status) = &pod.status else {
+        return false;
+    };
+    let containers = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    let mut containers = containers.into_iter().flatten().flatten();
+    containers.any(|container| {
+        let state = container.state.as_ref();
+        state.is_some_and(|state| state.running.is_some())
+    })
 }
 
 /// Removes all pods; how many are left.
@@ -117,6 +126,8 @@ pub(super) async fn remove_pods(client: &Client, clock: &dyn Clock) -> Result<()
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -157,12 +168,30 @@ mod tests {
                 );
             }
         }
-        let pod = |phase: &str| {
-            let mut pod = Pod::default();
-            pod.status.get_or_insert_default().phase = Some(phase.to_owned());
-            pod
-        };
-        assert!(runs(&pod("Running")) && runs(&pod("Pending")));
-        assert!(!runs(&pod("Succeeded")) && !runs(&pod("Failed")));
+    }
+
+    #[test]
+    fn only_a_pod_with_a_container_that_runs_runs_on() {
+        let running = json!({"running": {}});
+        let ended = json!({"terminated": {"exitCode": 0}});
+        let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        for (phase, list, state, runs_on) in [
+            ("Running", "containerStatuses", &running, true),
+            ("Running", "containerStatuses", &waiting, false),
+            ("Running", "ephemeralContainerStatuses", &running, true),
+            ("Pending", "initContainerStatuses", &running, true),
+            ("Pending", "containerStatuses", &waiting, false),
+            ("Succeeded", "containerStatuses", &ended, false),
+        ] {
+            let container = json!({
+                "name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": state,
+            });
+            let pod = json!({"status": {"phase": phase, list: [container]}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            assert_eq!(runs(&pod), runs_on, "{phase} {list} {state}");
+        }
+        let unseen: Pod = serde_json::from_value(json!({"status": {"phase": "Pending"}})).unwrap();
+        assert!(!runs(&unseen) && !runs(&Pod::default()));
     }
 }

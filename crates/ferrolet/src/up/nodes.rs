@@ -12,7 +12,9 @@ use config::load::{judge, resolve};
 use fleet::spec::{FLEET_LABEL, FleetFile, GroupFile};
 use fleet::{Common, Connections, Doors, Roster};
 use jiff::tz::TimeZone;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::storage::v1::CSINode;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
 use linux::LinuxHost;
@@ -128,6 +130,9 @@ fn doors(
     })
 }
 
+/// The namespace of the nodes' leases.
+const HEARTBEATS: &str = "kube-node-lease";
+
 /// Removes the objects of simulated nodes of an earlier start that are more than there are to
 /// be now: nobody runs them. Their names.
 pub(super) async fn remove_former(
@@ -139,14 +144,24 @@ pub(super) async fn remove_former(
     let there = nodes.list_metadata(&ours).await?;
     let there = there.items.iter().map(ResourceExt::name_any).collect();
     let former = former(there, simulated);
+    let leases: Api<Lease> = Api::namespaced(client.clone(), HEARTBEATS);
+    let drivers: Api<CSINode> = Api::all(client.clone());
+    let at_once = DeleteParams::default();
     for name in &former {
-        match nodes.delete(name, &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(error),
-        }
+        gone(leases.delete(name, &at_once).await)?;
+        gone(drivers.delete(name, &at_once).await)?;
+        // The last, by which the next start finds what was left.
+        gone(nodes.delete(name, &at_once).await)?;
     }
     Ok(former)
+}
+
+/// What is not there any more is fine.
+fn gone<T>(deleted: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 /// Of nodes that are there, those that are not among so many.
@@ -262,7 +277,80 @@ pub(super) fn refuse_taken_port() -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use kube::api::PostParams;
+    use serde_json::{from_value, json};
+
     use super::*;
+    use crate::up::arguments::Arguments;
+    use crate::up::cluster;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        up: Arguments,
+    }
+
+    #[tokio::test]
+    async fn of_a_node_that_is_not_wanted_any_more_the_api_server_has_nothing() {
+        let up = Command::try_parse_from(["up", "--ephemeral"]).unwrap().up;
+        let place = Place::open(&up).unwrap();
+        let server = cluster::serve(&up, &place).await.unwrap();
+        let access = cluster::reach(&server, &place).unwrap();
+        let mut tasks = Tasks::new();
+        tasks.spawn("the API server", async move {
+            server.run(CancellationToken::new()).await;
+            Ok(())
+        });
+        let client = &access.client;
+        let nodes: Api<Node> = Api::all(client.clone());
+        let leases: Api<Lease> = Api::namespaced(client.clone(), HEARTBEATS);
+        let drivers: Api<CSINode> = Api::all(client.clone());
+        let post = PostParams::default();
+        for name in ["sim-0", "sim-1", "sim-2", "other"] {
+            let labels = match name {
+                "other" => json!({}),
+                _ => json!({ FLEET_LABEL: FLEET }),
+            };
+            let node = json!({"metadata": {"name": name, "labels": labels}});
+            nodes
+                .create(&post, &from_value(node).unwrap())
+                .await
+                .unwrap();
+            // One that never came so far has neither.
+            if name == "sim-2" {
+                continue;
+            }
+            let lease = json!({"metadata": {"name": name}, "spec": {"holderIdentity": name}});
+            leases
+                .create(&post, &from_value(lease).unwrap())
+                .await
+                .unwrap();
+            let driver = json!({"metadata": {"name": name}, "spec": {"drivers": []}});
+            drivers
+                .create(&post, &from_value(driver).unwrap())
+                .await
+                .unwrap();
+        }
+        for removed in [&["sim-1", "sim-2"][..], &[]] {
+            assert_eq!(remove_former(client, 1).await.unwrap(), removed);
+        }
+        let all = ListParams::default();
+        let names = [
+            names(&nodes.list(&all).await.unwrap().items),
+            names(&leases.list(&all).await.unwrap().items),
+            names(&drivers.list(&all).await.unwrap().items),
+        ];
+        assert_eq!(names, [["other", "sim-0"]; 3]);
+        access.close().await;
+        place.leave().unwrap();
+    }
+
+    fn names<T: ResourceExt>(objects: &[T]) -> Vec<String> {
+        let mut names: Vec<String> = objects.iter().map(ResourceExt::name_any).collect();
+        names.sort();
+        names
+    }
 
     #[test]
     fn ports_are_taken_in_a_row_where_all_are_free() {

@@ -32,6 +32,11 @@ pub(super) enum PlaceError {
     )]
     Busy { root: PathBuf, by: String },
     #[error(
+        "{} holds files that are not of a cluster that begins, and would go with this one: \
+         `ferrolet up --ephemeral --detach` makes a directory of its own", root.display()
+    )]
+    NotOurs { root: PathBuf },
+    #[error(
         "the directory of the cluster that is gone is left, with the key to it: {cause}; \
          `grep {} /proc/self/mountinfo` shows what is mounted below it: unmount that, and only \
          then remove {}", root.display(), root.display()
@@ -128,7 +133,12 @@ impl Drop for Temporary {
 impl Place {
     pub(super) fn open(arguments: &Arguments) -> Result<Self, PlaceError> {
         let root = match &arguments.background {
-            Some(directory) => directory.clone(),
+            Some(directory) => {
+                if arguments.ephemeral {
+                    refuse_used(directory)?;
+                }
+                directory.clone()
+            }
             None => choose(arguments)?,
         };
         Self::at(root, arguments.ephemeral)
@@ -136,9 +146,11 @@ impl Place {
 
     fn at(root: PathBuf, ephemeral: bool) -> Result<Self, PlaceError> {
         directory(&root)?;
-        // Before anything can fail: it would be left behind.
-        let temporary = ephemeral.then(|| Temporary(Some(root.clone())));
-        let lock = lock(&root)?;
+        let lock = lock(&root);
+        // Before anything can fail, or it would be left behind; but not of whoever is up in it.
+        let is_ours = !matches!(lock, Err(PlaceError::Busy { .. }));
+        let temporary = (ephemeral && is_ours).then(|| Temporary(Some(root.clone())));
+        let lock = lock?;
         Ok(Self {
             root,
             kept: !ephemeral,
@@ -271,6 +283,18 @@ pub(super) fn refuse_busy(root: &Path) -> Result<(), PlaceError> {
     lock(root).map(drop)
 }
 
+/// Refuses a directory that is to go with the cluster and holds more than whoever starts it
+/// in the background puts there.
+fn refuse_used(root: &Path) -> Result<(), PlaceError> {
+    let begun = [root.join(LOCK), log_file(root)];
+    let mut entries = fs::read_dir(root).into_iter().flatten().flatten();
+    if entries.any(|entry| !begun.contains(&entry.path())) {
+        let root = root.to_owned();
+        return Err(PlaceError::NotOurs { root });
+    }
+    Ok(())
+}
+
 /// Tells others that the nodes are Ready, or no more.
 pub(super) fn ready_file(root: &Path) -> PathBuf {
     root.join("ready")
@@ -390,6 +414,29 @@ mod tests {
             }
             assert_eq!(root.exists(), stays, "{ephemeral} {leaves}");
         }
+    }
+
+    #[test]
+    fn of_a_cluster_that_is_up_nothing_goes_with_one_that_cannot_begin() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path().to_owned();
+        let first = Place::at(root.clone(), false).unwrap();
+        let told = Place::at(root.clone(), true).unwrap_err();
+        assert!(matches!(told, PlaceError::Busy { .. }), "{told}");
+        assert!(root.join(LOCK).exists());
+        drop(first);
+    }
+
+    #[test]
+    fn a_directory_with_files_of_others_does_not_go_with_a_cluster() {
+        for (file, refused) in [("up.log", false), ("lock", false), ("thesis.tex", true)] {
+            let directory = tempfile::tempdir().unwrap();
+            fs::write(directory.path().join(file), "").unwrap();
+            let told = refuse_used(directory.path());
+            assert_eq!(told.is_err(), refused, "{file}");
+            assert!(directory.path().join(file).exists());
+        }
+        assert!(refuse_used(Path::new("/nonexistent")).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod claims;
 mod labels;
 mod left_behind;
 mod parts;
+mod rooms;
 mod slow;
 
 use std::collections::BTreeSet;

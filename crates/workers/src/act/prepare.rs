@@ -50,6 +50,17 @@ impl Worker {
             }
             self.read_cgroup(slot);
         }
+        // Before there is a sandbox: a runtime's pods are known as this node's by them.
+        let made = tokio::select! {
+            made = on.volumes.make_room(&self.pod.uid) => made,
+            () = self.cut(slot) => return Outcome::Cut,
+        };
+        if let Err(error) = made {
+            let message = format!("error making pod data directories: {error}");
+            on.telling
+                .warning(pod, "FailedToMakePodDataDirectories", message);
+            return Outcome::Failed(on.spread(RETRY));
+        }
         let said_of_itself = on.volumes.said_of_itself(pod);
         let tell = |message: String| on.telling.warning(pod, IN_PROGRESS, message);
         let mounting = on.volumes.mount_and_tell(pod, &tell);
