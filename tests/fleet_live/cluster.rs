@@ -104,11 +104,12 @@ impl Cluster {
 
     /// The leases of nodes whose names begin so, and the seconds since the renewal.
     pub(crate) fn leases(&self, prefix: &str) -> Result<BTreeMap<String, f64>> {
+        // Before it is asked: how long the answer takes does not make them older.
+        let now = Timestamp::now();
         let listed = self
             .kubectl
             .json(["--namespace=kube-node-lease", "get", "leases"])?;
         let items = listed["items"].as_array().context("no items")?;
-        let now = Timestamp::now();
         let named = items.iter().filter_map(|lease| {
             let name = lease["metadata"]["name"].as_str()?;
             name.starts_with(prefix).then_some((name, lease))

@@ -15,9 +15,9 @@ const BYSTANDER: &str = "following-0100";
 /// The others of 200.
 const GROWN: usize = 199;
 
-/// A machine that does not hear of its runtime for so long is not Ready: the
-/// kubelet's patience, and a status update.
-const NOTICED: Duration = Duration::from_secs(60);
+/// A machine that does not hear of its runtime for a while is not Ready: the
+/// kubelet's patience, and a status update, are over by then.
+const NOTICED: Duration = Duration::from_secs(120);
 
 fn file(count: usize, more: &str) -> String {
     format!(

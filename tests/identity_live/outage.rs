@@ -112,8 +112,8 @@ impl Outage<'_> {
     pub(crate) fn befalls(
         &self,
         sufferer: &impl Sufferer,
-        begin: impl FnOnce() -> Result<()>,
-        end: impl FnOnce() -> Result<()>,
+        begin: impl Fn() -> Result<()>,
+        end: impl Fn() -> Result<()>,
     ) -> Result<()> {
         self.story(sufferer, begin, end)
             .with_context(|| self.what.clone())
@@ -123,9 +123,22 @@ impl Outage<'_> {
     pub(crate) fn story(
         &self,
         sufferer: &impl Sufferer,
-        begin: impl FnOnce() -> Result<()>,
-        end: impl FnOnce() -> Result<()>,
+        begin: impl Fn() -> Result<()>,
+        end: impl Fn() -> Result<()>,
     ) -> Result<()> {
+        let what = format!("{}: the way back", self.what);
+        wait::promised(&what, RECOVERED, || {
+            Ok((self.play(sufferer, &begin, &end)?, ()))
+        })
+    }
+
+    /// How long it took until the node was back.
+    fn play(
+        &self,
+        sufferer: &impl Sufferer,
+        begin: impl Fn() -> Result<()>,
+        end: impl Fn() -> Result<()>,
+    ) -> Result<Duration> {
         let kubectl = self.lab.kubectl();
         wait::until("the node to be well", READY, || {
             is_back(&kubectl, sufferer.name(), Timestamp::now())
@@ -137,7 +150,7 @@ impl Outage<'_> {
         sleep(self.lasting);
         end()?;
         let (start, returned) = (Instant::now(), Timestamp::now());
-        wait::until("the node to be back", RECOVERED, || {
+        wait::until("the node to be back", READY, || {
             is_back(&kubectl, sufferer.name(), returned)
         })?;
         let recovered = start.elapsed();
@@ -165,7 +178,8 @@ impl Outage<'_> {
                 .any(|(what, count)| before.get(what) < Some(count));
             ensure!(!grown, "{now:?}, and {before:?} before");
             Ok(())
-        })
+        })?;
+        Ok(recovered)
     }
 }
 

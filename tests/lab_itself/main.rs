@@ -65,7 +65,7 @@ fn starts_bends_ends_and_leaves_nothing_behind() -> Result<()> {
     );
     // Network namespaces are taken down by the kernel a moment after their
     // last process.
-    wait::until("everything to be gone", Duration::from_secs(15), || {
+    wait::until("everything to be gone", Duration::from_secs(60), || {
         let left = Census::take(&layout)?.beyond(&before);
         if left != Census::default() {
             bail!("left behind: {left:#?}");
@@ -252,6 +252,6 @@ fn a_cut_off_node_is_silent(lab: &Lab) -> Result<()> {
         "a node that is cut off reaches the API server"
     );
     node.reconnect()?;
-    wait::until("the node to be back", Duration::from_secs(10), answers)?;
+    wait::until("the node to be back", Duration::from_secs(60), answers)?;
     Ok(())
 }

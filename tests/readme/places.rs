@@ -1,6 +1,7 @@
 //! Where the commands are executed: this machine with a home of its own, the cluster's
 //! administrator, a machine that joins, and a node that kubeadm has set up.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(crate) struct Places {
     lab: Lab,
     home: TempDir,
     here: Terminal,
-    staying: Vec<Staying>,
+    kept: Option<Staying>,
     stays: usize,
     administrator: Terminal,
     joins: (Node, Terminal),
@@ -80,7 +81,7 @@ impl Places {
         let mut places = Self {
             lab: lab.clone(),
             here,
-            staying: Vec::new(),
+            kept: None,
             stays: 0,
             administrator,
             joins,
@@ -93,20 +94,31 @@ impl Places {
         Ok(places)
     }
 
-    /// Until Ctrl-C, which is `kept` for the end.
-    pub(crate) fn stay(&mut self, line: &str, up: &str, kept: bool) -> Result<String> {
+    /// Until Ctrl-C, which comes once it is up.
+    pub(crate) fn stay(&mut self, line: &str, up: &str) -> Result<String> {
+        let (staying, said) = self.start(line, up)?;
+        staying.interrupt()?;
+        Ok(said)
+    }
+
+    /// Until Ctrl-C, which comes in the end. Of the one before nothing is left.
+    pub(crate) fn keep(&mut self, line: &str, up: &str) -> Result<String> {
+        if let Some(former) = self.kept.take() {
+            former.interrupt()?;
+            fs::remove_dir_all(self.home.path().join(STATE))?;
+        }
+        let (staying, said) = self.start(line, up)?;
+        self.kept = Some(staying);
+        Ok(said)
+    }
+
+    fn start(&mut self, line: &str, up: &str) -> Result<(Staying, String)> {
         self.stays += 1;
         let file = self.home.path().join(format!("stays-{}", self.stays));
         let mut shell = shell(&self.lab, &self.home);
         // What the second terminal has exported by then.
         shell.env("PATH", with_path(&[workspace().join("target/release")]));
-        let (staying, said) = Staying::start(shell, line, up, file)?;
-        if kept {
-            self.staying.push(staying);
-        } else {
-            staying.interrupt()?;
-        }
-        Ok(said)
+        Staying::start(shell, line, up, file)
     }
 
     pub(crate) fn here(&mut self, line: &str) -> Result<String> {
@@ -173,8 +185,8 @@ impl Places {
     }
 
     pub(crate) fn end(self) -> Result<()> {
-        for staying in self.staying {
-            staying.interrupt()?;
+        if let Some(kept) = self.kept {
+            kept.interrupt()?;
         }
         self.lab
             .kubectl()
@@ -238,6 +250,8 @@ impl Places {
     }
 }
 
+/// Of a cluster, in the home of who starts it.
+const STATE: &str = ".local/state/ferrolet";
 const POD: &str = "readme-lives-on";
 const SERVICE_LOG: &str = "/var/log/service.log";
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use testkit::lab::{FERROLET, Lab, Node, Runtime, Spec};
-use testkit::{cargo, command};
+use testkit::{cargo, command, wait};
 
 const READY: Duration = Duration::from_secs(60);
 const FLAGS_OF_THE_USER: &str = "/etc/default/kubelet";
@@ -138,7 +138,7 @@ fn the_files_are_kubeadms_and_the_upstream_kubelet_becomes_ready_on_them() -> Re
     is_the_node(&node)?;
 
     // A second run takes the token away, starts no second kubelet, and sees Ready.
-    let again = run(&node, &line, &["--timeout", "20s"])?;
+    let again = run(&node, &line, &["--timeout", "60s"])?;
     again.expect(0, "a kubelet runs already")?;
     again.expect(0, "[8/8] ready: ok, join-files is Ready")?;
     let bootstrap = node
@@ -280,8 +280,10 @@ fn what_is_wrong_is_told_and_nothing_is_left() -> Result<()> {
             "not of the form HOST:PORT",
         ),
     ];
+    // Whoever asks before it is signed is told of that, and of nothing else.
+    wait_signed(&lab, &token[..6])?;
     for (endpoint, token, hash, code, expected) in cases {
-        let words = ["join", endpoint, "--token", token, "--timeout", "2s"];
+        let words = ["join", endpoint, "--token", token, "--timeout", "5s"];
         let pin = ["--discovery-token-ca-cert-hash", hash];
         said(&node, &[&words[..], &pin].concat())?.expect(code, expected)?;
         nothing_is_left(&node)?;
@@ -295,7 +297,7 @@ fn what_is_wrong_is_told_and_nothing_is_left() -> Result<()> {
     };
     let past = json!({"expiration": "2020-01-01T00:00:00Z"});
     let expired = stored_token(&lab, "joinex", &past)?;
-    with(&expired, "2s")?.expect(1, "the token has expired")?;
+    with(&expired, "5s")?.expect(1, "the token has expired")?;
 
     // One that signs, and does not let anybody in.
     let shut = json!({"usage-bootstrap-authentication": "false"});
@@ -313,11 +315,12 @@ fn what_is_wrong_is_told_and_nothing_is_left() -> Result<()> {
     node.machine().write(FLAGS_OF_THE_USER, flags)?;
     let group = ["--groups", "system:bootstrappers:join-nobody"];
     let nobody = join_line(&lab, &group)?;
+    wait_signed(&lab, &nobody.words[2][..6])?;
     let skip = ["--skip-phases", "kubelet-config", "--timeout"];
-    let waited = run(&node, &nobody, &[&skip[..], &["8s"]].concat())?;
-    waited.expect(1, "no certificate after 8s")?;
+    let waited = run(&node, &nobody, &[&skip[..], &["20s"]].concat())?;
+    waited.expect(1, "no certificate after 20s")?;
     waited.expect(1, "--clusterrole=system:node-bootstrapper")?;
-    let again = run(&node, &line, &[&skip[..], &["40s"]].concat())?;
+    let again = run(&node, &line, &[&skip[..], &["90s"]].concat())?;
     again.expect(0, "the token that a former run left")?;
     again.expect(0, "join-wrong has joined the cluster")?;
     is_the_node(&node)?;
@@ -446,6 +449,17 @@ fn stored_token(lab: &Lab, id: &str, more: &Value) -> Result<String> {
     });
     lab.kubectl().apply(&object.to_string())?;
     Ok(format!("{id}.{secret}"))
+}
+
+/// Waits until cluster-info is signed with the token of this id.
+fn wait_signed(lab: &Lab, id: &str) -> Result<()> {
+    let words = ["--namespace=kube-public", "get", "configmap/cluster-info"];
+    let signature = format!("jws-kubeconfig-{id}");
+    wait::until(&format!("a signature by the token {id}"), READY, || {
+        let info = lab.kubectl().json(words)?;
+        ensure!(info["data"][&signature].is_string(), "{info}");
+        Ok(())
+    })
 }
 
 /// A node that has our program, and nothing of a kubelet.

@@ -12,11 +12,8 @@ use testkit::{command, wait};
 const DATA: &str = "/opt/lab/up";
 const KUBECONFIG: &str = "/opt/lab/up/kubeconfig";
 
+/// What is promised of a start is held by `tests/readme`: this is a debug build beside other tests.
 const SOON: Duration = Duration::from_secs(60);
-
-/// What is promised of a quiet machine is 5 s for each; this one is shared.
-const READY: Duration = Duration::from_secs(20);
-const RUNNING: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_machine_with_containerd_is_a_cluster_and_keeps_its_containers_over_restarts() -> Result<()> {
@@ -26,7 +23,7 @@ fn a_machine_with_containerd_is_a_cluster_and_keeps_its_containers_over_restarts
     let up = start(&node, &["--runtime=containerd"])?;
     let said = wait_invited(&up)?;
     println!("on containerd, Ready after {:?}", began.elapsed());
-    ensure!(began.elapsed() < READY, "{:?}: {said}", began.elapsed());
+    ensure!(began.elapsed() < SOON, "{:?}: {said}", began.elapsed());
     ensure!(
         said.contains("up-real is this machine, and runs containers with containerd 2."),
         "{said}"
@@ -64,8 +61,8 @@ fn a_machine_with_containerd_is_a_cluster_and_keeps_its_containers_over_restarts
         ],
     )?;
     println!("the first pod, Ready after {:?}", began.elapsed());
-    ensure!(began.elapsed() < RUNNING, "{:?}", began.elapsed());
-    ensure!(kubectl(&node, &["logs", "hello"])?.trim() == "hello");
+    ensure!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    wait_greeted(&node)?;
     let said = kubectl(&node, &["exec", "hello", "--", "hostname"])?;
     ensure!(said.trim() == "hello", "{said}");
     let running = node.crictl(["ps", "--quiet"])?;
@@ -210,18 +207,21 @@ fn is_found(node: &Node) -> Result<()> {
         walk.contains(&format!("sudo ls {DATA}/nodes/up-real/kubelet/pods/")),
         "{walk}"
     );
-    let report = told(&["doctor"])?;
     let head = format!("node up-real of the cluster in {DATA}\n");
-    ensure!(report.starts_with(&head), "{report}");
-    // It is this machine, so this machine is looked at.
-    for row in [
-        "runtime        ok",
-        "ports          ok",
-        "relist         ok",
-    ] {
-        ensure!(report.contains(row), "no {row:?} in:\n{report}");
-    }
-    Ok(())
+    // One look may fall into a moment in which the machine is slow, which is found.
+    wait::until("a look that finds nothing", SOON, || {
+        let report = told(&["doctor"])?;
+        ensure!(report.starts_with(&head), "{report}");
+        // It is this machine, so this machine is looked at.
+        for row in [
+            "runtime        ok",
+            "ports          ok",
+            "relist         ok",
+        ] {
+            ensure!(report.contains(row), "no {row:?} in:\n{report}");
+        }
+        Ok(())
+    })
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn stranger_runs_a_pod(node: &Node) -> Result<()> {
         &[&["run", "hello", place], &image[..], &script].concat(),
     )?;
     kubectl(node, &[&ready[..], &["pod/hello"]].concat())?;
-    ensure!(kubectl(node, &["logs", "hello"])?.trim() == "hello");
+    wait_greeted(node)?;
     let said = kubectl(node, &["exec", "hello", "--", "hostname"])?;
     ensure!(said.trim() == "hello", "{said}");
     kubectl(
@@ -327,6 +327,15 @@ fn wait_invited(up: &Daemon) -> Result<String> {
         } else {
             Err(said)
         }
+    })
+}
+
+/// What the pod says may come a moment after it runs.
+fn wait_greeted(node: &Node) -> Result<()> {
+    wait::until("the pod's greeting", SOON, || {
+        let said = kubectl(node, &["logs", "hello"])?;
+        ensure!(said.trim() == "hello", "{said:?}");
+        Ok(())
     })
 }
 

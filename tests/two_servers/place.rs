@@ -140,7 +140,7 @@ impl Place {
         })
     }
 
-    /// All at once: each is a second long.
+    /// All at once: each is a few seconds long.
     pub(crate) async fn watch_all(&mut self, watches: &[Asked]) -> Result<Vec<Answer>> {
         let all = watches.iter().map(|asked| self.send(asked));
         let all = futures_util::future::join_all(all).await;

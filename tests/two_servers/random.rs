@@ -113,7 +113,7 @@ impl Story {
             for _ in 0..4 {
                 let mut asked = Asked::new(Method::GET, kind, "")
                     .with("watch", "true")
-                    .with("timeoutSeconds", "1");
+                    .with("timeoutSeconds", "4");
                 let streamed = self.chance(25);
                 if self.past > 0 && !streamed {
                     let which = self.random.usize(..self.past);

@@ -60,6 +60,10 @@ const ALLOWED: &[Allowed] = &[
         "ours enforces what can be allocated without a word",
     ),
     upstream_only(
+        "events.ContainerGCFailed.*",
+        "upstream looks for dead containers each minute, and may do so while its runtime is stopped",
+    ),
+    upstream_only(
         "events.NodeNotReady.*",
         "upstream's first words may come before it has asked its runtime; ours wait for the answer",
     ),

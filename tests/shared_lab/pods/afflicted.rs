@@ -59,6 +59,10 @@ fn pods_that_cannot_start_say_why_and_start_when_they_can() -> Result<()> {
     stage.wait_ready("no-volume")?;
 
     let ended = |pod: &Value| main_of(pod)["state"]["terminated"].is_object();
+    let pod = stage.wait_ready("hungry")?;
+    let id = main_of(&pod)["containerID"].as_str().unwrap_or_default();
+    let id = id.trim_start_matches("containerd://");
+    stage.node.crictl(["exec", id, "touch", "/go"])?;
     let pod = stage.wait_pod("hungry", "ended", ended)?;
     let end = &main_of(&pod)["state"]["terminated"];
     ensure!(
@@ -96,7 +100,8 @@ fn create_troubled(stage: &Stage) -> Result<()> {
     refused["securityContext"] = json!({ "seccompProfile": profile });
     stage.create_pod("refused", refused, none())?;
     // A shim begins to watch for it a moment after the start: what is killed sooner has no reason.
-    let mut hungry = shell("sleep 2; exec tail /dev/zero");
+    // So it waits for a word, which comes once it is known to run.
+    let mut hungry = shell("until [ -e /go ]; do sleep 0.2; done; sleep 2; exec tail /dev/zero");
     hungry["resources"] = json!({ "limits": { "memory": "32Mi" } });
     let once = json!({ "restartPolicy": "Never" });
     stage.create_pod("hungry", hungry, once.clone())?;
@@ -168,7 +173,7 @@ fn a_crowd_of_pods_comes_and_goes_at_once() -> Result<()> {
             json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
         })
         .collect();
-    let patience = Duration::from_secs(180);
+    let patience = Duration::from_secs(400);
     stage.create(&json!({ "apiVersion": "v1", "kind": "List", "items": pods }))?;
     wait::until("all of them to run", patience, || {
         let pods = stage.json(&["get", "pods"])?;

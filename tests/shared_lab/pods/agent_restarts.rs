@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::lab::{Agent, Runtime};
 use testkit::wait;
 
-use super::stage::{SOON, Stage, identity, shell, sleeper};
+use super::stage::{SOON, Stage, condition, identity, shell, sleeper};
 
 /// In every container's file, as a configMap brings it.
 const FILE: &str = "while :; do cat /etc/told/word > /tmp/seen; sleep 0.2; done & trap 'exit 0' TERM; while :; do sleep 0.2; done";
@@ -29,8 +29,10 @@ fn an_agent_that_comes_back_adopts_its_pods_and_tells_nothing_new() -> Result<()
     for name in ["reads", "stays", "also"].iter().chain(&gone) {
         stage.wait_ready(name)?;
     }
-    stage.wait_pod("done", "Succeeded", |pod| {
-        pod["status"]["phase"] == "Succeeded"
+    // The last that is told of it: its sandbox is gone.
+    stage.wait_pod("done", "Succeeded, and its sandbox gone", |pod| {
+        let sandbox = condition(pod, "PodReadyToStartContainers");
+        pod["status"]["phase"] == "Succeeded" && sandbox["status"] == "False"
     })?;
     let names = ["reads", "stays", "also", "done"];
     let before = all(&stage, &names)?;

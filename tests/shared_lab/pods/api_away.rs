@@ -64,7 +64,10 @@ fn pods_go_on_without_the_api_server_and_it_is_told_afterwards() -> Result<()> {
     stage.wait_gone("ends")?;
     stage.wait_nothing_left("ends")?;
     let now = identity(&stage.pod("runs")?);
-    ensure!(now == before, "{before} became {now}");
+    for field in ["uid", "container", "restarts", "address"] {
+        // The cluster calls pods of a node that it does not hear of not Ready, and back.
+        ensure!(now[field] == before[field], "{before} became {now}");
+    }
     stage.end()
 }
 

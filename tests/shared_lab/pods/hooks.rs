@@ -111,32 +111,33 @@ fn a_server_is_asked_by_hooks_with_debians_containerd() -> Result<()> {
 #[test]
 fn sidecars_end_after_what_they_serve_and_in_reverse() -> Result<()> {
     let stage = Stage::ours("hooks-order", Runtime::Containerd2)?;
-    // Each says when it is asked to end, and when it does.
-    let witness = |name: &str| {
+    // Each says when it is asked to end, and when it does, after so many seconds.
+    let witness = |name: &str, seconds: u32| {
         let last = format!(
-            "echo {name} asked >> /seen/order; sleep 1; echo {name} ends >> /seen/order; exit 0"
+            "echo {name} asked >> /seen/order; sleep {seconds}; echo {name} ends >> /seen/order; exit 0"
         );
         let script = format!("trap '{last}' TERM; while :; do sleep 0.1; done");
         let mut container = seeing(shell(&script));
         container["name"] = json!(name);
         container
     };
-    let sidecar = |name: &str| {
-        let mut container = witness(name);
+    let sidecar = |name: &str, seconds: u32| {
+        let mut container = witness(name, seconds);
         container["restartPolicy"] = json!("Always");
         container
     };
     let mut room = room("order", 30);
-    room["initContainers"] = json!([sidecar("one"), sidecar("two")]);
-    stage.create_pod("order", witness("main"), room)?;
+    room["initContainers"] = json!([sidecar("one", 1), sidecar("two", 1)]);
+    stage.create_pod("order", witness("main", 1), room)?;
     stage.wait_ready("order")?;
     stage.run(&["delete", "pod", "order", "--timeout=60s"])?;
     let order = "main asked\nmain ends\ntwo asked\ntwo ends\none asked\none ends\n";
     ensure!(seen(&stage, "order", "order")? == order);
 
-    // Those who take all the time there is leave none to wait.
+    // Those who take all the time there is leave none to wait: what the others have is the least
+    // there is, two seconds, which a busy machine may take for their last words alone.
     let deaf = shell("trap '' TERM; while :; do sleep 1; done");
-    let init = json!([sidecar("one"), sidecar("two")]);
+    let init = json!([sidecar("one", 0), sidecar("two", 0)]);
     let mut short = self::room("short", 3);
     short["initContainers"] = init;
     stage.create_pod("short", deaf, short)?;

@@ -33,14 +33,8 @@ containerLogMaxFiles: 1000
 containerLogMonitorInterval: 3s
 ";
 
-/// A file of a log, and what is in it.
-struct Part {
-    name: String,
-    text: String,
-}
-
-/// The oldest first, the one that is written to last.
-fn parts(stage: &Stage, directory: &str) -> Result<Vec<Part>> {
+/// What is in the files of a log: the oldest first, the one that is written to last.
+fn parts(stage: &Stage, directory: &str) -> Result<Vec<String>> {
     let mut names: Vec<String> = names(stage, directory)?;
     names.sort();
     let newest = names.iter().position(|name| name == "0.log");
@@ -48,12 +42,11 @@ fn parts(stage: &Stage, directory: &str) -> Result<Vec<Part>> {
     names.push(newest);
     let read = |name: String| {
         let path = stage.node.machine().file(&format!("{directory}/{name}"));
-        let text = if name.ends_with(PACKED) {
-            command::run(std::process::Command::new("gzip").args(["-dc"]).arg(path))?
+        if name.ends_with(PACKED) {
+            command::run(std::process::Command::new("gzip").args(["-dc"]).arg(path))
         } else {
-            fs::read_to_string(path)?
-        };
-        Ok(Part { name, text })
+            Ok(fs::read_to_string(path)?)
+        }
     };
     names.into_iter().map(read).collect()
 }
@@ -72,10 +65,10 @@ fn mode(stage: &Stage, path: &str) -> Result<u32> {
 /// What was written, line by line: `2026-01-02T03:04:05.678901234Z stdout F 17 is what …`.
 /// Where a reader was in the middle of a line, its beginning is marked with `P`, and the
 /// rest follows, perhaps in the next file.
-fn written(parts: &[Part]) -> Vec<String> {
+fn written(parts: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open = String::new();
-    for line in parts.iter().flat_map(|part| part.text.lines()) {
+    for line in parts.iter().flat_map(|part| part.lines()) {
         let mut words = line.splitn(4, ' ').skip(2);
         let is_whole = words.next() == Some("F");
         open.push_str(words.next().unwrap_or_default());
@@ -137,14 +130,14 @@ fn no_line_of_a_fast_writer_is_lost_or_doubled_while_its_log_is_rotated_and_the_
         ensure!(found == wanted, "{found}, not {wanted}");
     }
     ensure!(lines.len() == count, "{} lines", lines.len());
-    let packed = |part: &&Part| part.name.ends_with(PACKED);
-    let count = parts.iter().filter(packed).count();
-    ensure!(
-        count + 3 >= parts.len(),
-        "{count} of {} are packed",
-        parts.len()
-    );
-    let sizes: Vec<usize> = parts.iter().map(|part| part.text.len() >> 10).collect();
+    wait::until("all but a few to be packed", SOON, || {
+        let names = names(&stage, &directory)?;
+        let packed = names.iter().filter(|name| name.ends_with(PACKED)).count();
+        let all = names.len();
+        ensure!(packed + 3 >= all, "{packed} of {all} are packed");
+        Ok(())
+    })?;
+    let sizes: Vec<usize> = parts.iter().map(|part| part.len() >> 10).collect();
     println!("KiB in each file: {sizes:?}");
     stage.end()
 }

@@ -69,6 +69,13 @@ fn often(probe: &Value) -> Value {
     often
 }
 
+/// With more time than the second that is there by default, which a busy machine may take each
+/// time: for answers that come at once, and are what is looked at.
+fn patient(mut probe: Value) -> Value {
+    probe["timeoutSeconds"] = json!(10);
+    probe
+}
+
 fn main(script: &str, purpose: &str, probe: &Value) -> Value {
     let mut main = shell(script);
     main[purpose] = often(probe);
@@ -137,11 +144,11 @@ fn a_pod_is_ready_as_its_probe_says_in_each_way() -> Result<()> {
     stage.node.start_health()?;
     start_tls(&stage, "https")?;
     let ready = "readinessProbe";
-    let get = |more: Value| json!({ "httpGet": more });
+    let get = |more: Value| patient(json!({ "httpGet": more }));
     let ways = [
         (
             "exec",
-            main(FOREVER, ready, &exec("cat /seen/on")),
+            main(FOREVER, ready, &patient(exec("cat /seen/on"))),
             "cat: can't open '/seen/on': No such file or directory",
         ),
         (
@@ -151,7 +158,11 @@ fn a_pod_is_ready_as_its_probe_says_in_each_way() -> Result<()> {
         ),
         (
             "tcp",
-            main(LISTENER, ready, &json!({ "tcpSocket": { "port": 8080 } })),
+            main(
+                LISTENER,
+                ready,
+                &patient(json!({ "tcpSocket": { "port": 8080 } })),
+            ),
             "connect: connection refused",
         ),
         (
@@ -165,7 +176,7 @@ fn a_pod_is_ready_as_its_probe_says_in_each_way() -> Result<()> {
         ),
         (
             "grpc",
-            main(FOREVER, ready, &by_grpc("grpc")),
+            main(FOREVER, ready, &patient(by_grpc("grpc"))),
             "service unhealthy (responded with \"NOT_SERVING\")",
         ),
     ];
@@ -212,7 +223,7 @@ fn a_service_has_only_pods_that_are_ready() -> Result<()> {
     let main = main(
         SERVER,
         "readinessProbe",
-        &json!({ "httpGet": { "port": 8080, "path": "/on" } }),
+        &patient(json!({ "httpGet": { "port": 8080, "path": "/on" } })),
     );
     create(&stage, "web", main)?;
     stage.run(&["label", "pod", "web", "app=web"])?;
@@ -334,10 +345,10 @@ fn a_container_that_does_not_live_or_start_is_started_again() -> Result<()> {
     let live = main(
         FOREVER,
         "livenessProbe",
-        &json!({
+        &patient(json!({
             "exec": { "command": ["test", "-f", "/seen/on"] },
             "terminationGracePeriodSeconds": 1,
-        }),
+        })),
     );
     turn(&stage, "live", true)?;
     create(&stage, "live", live)?;
@@ -346,8 +357,9 @@ fn a_container_that_does_not_live_or_start_is_started_again() -> Result<()> {
     let why = "Container main failed liveness probe, will be restarted";
     stage.wait_event("live", "Killing", why)?;
     turn(&stage, "live", true)?;
+    // The next one may have been asked before that, too.
     let after = stage.wait_pod("live", "another, and Ready", |pod| {
-        is_ready(pod) && main_of(pod)["restartCount"] == 1
+        is_ready(pod) && main_of(pod)["restartCount"].as_u64() >= Some(1)
     })?;
     let id = |pod: &Value| main_of(pod)["containerID"].clone();
     ensure!(id(&before) != id(&after), "{after}");
@@ -355,7 +367,9 @@ fn a_container_that_does_not_live_or_start_is_started_again() -> Result<()> {
     let start = main(
         FOREVER,
         "startupProbe",
-        &json!({ "exec": { "command": ["test", "-f", "/seen/on"] }, "failureThreshold": 4 }),
+        &patient(json!({
+            "exec": { "command": ["test", "-f", "/seen/on"] }, "failureThreshold": 4,
+        })),
     );
     create(&stage, "start", start)?;
     let pod = wait_unready(&stage, "start")?;
@@ -373,7 +387,9 @@ fn readiness_does_not_flip_when_the_agent_is_away() -> Result<()> {
     let main = main(
         FOREVER,
         "readinessProbe",
-        &json!({ "exec": { "command": ["test", "-f", "/seen/on"] }, "periodSeconds": 5 }),
+        &patient(json!({
+            "exec": { "command": ["test", "-f", "/seen/on"] }, "periodSeconds": 5,
+        })),
     );
     turn(&stage, "stays", true)?;
     create(&stage, "stays", main.clone())?;

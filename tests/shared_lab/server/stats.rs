@@ -194,7 +194,11 @@ fn what_pods_use_is_told_as_upstream_tells_it() -> Result<()> {
         .with_context(|| path.to_owned())?;
     }
     let rows = |scene: &Scene<'_>| rows(&scene.raw("/metrics/cadvisor")?, &scene.namespace);
-    assert_eq!(rows(&ours)?, rows(&theirs)?);
+    wait::until("the same rows", SHAPED, || {
+        let (ours, theirs) = (rows(&ours)?, rows(&theirs)?);
+        ensure!(ours == theirs, "ours {ours:?}, upstream's {theirs:?}");
+        Ok(())
+    })?;
     values_are_what_the_pods_do(&ours)?;
     for scene in [theirs, ours] {
         scene.end()?;

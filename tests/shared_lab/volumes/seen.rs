@@ -125,25 +125,28 @@ fn what_changes_while_a_pod_runs_is_seen_from_inside_within_two_seconds() -> Res
     wait_said(&view(1, 0))?;
 
     let api = Api::open(&stage.lab, "volumes-seen")?;
-    let mut took: [Vec<Duration>; 5] = Default::default();
-    for round in 1..=ROUNDS {
-        for (number, (path, patch)) in changes(round).into_iter().enumerate() {
-            let path = format!("/api/v1/namespaces/{}/{path}", stage.namespace());
-            api.patch(&path, &patch)?;
-            let changed = SystemTime::now();
-            let said = wait_said(&view(round, number + 1))?;
-            // It may have been seen before curl had ended.
-            took[number].push(said.duration_since(changed).unwrap_or_default());
+    let mut rounds = 1..;
+    wait::promised("the slowest of the changes in the median", AT_MOST, || {
+        let mut took: [Vec<Duration>; 5] = Default::default();
+        for round in rounds.by_ref().take(ROUNDS) {
+            for (number, (path, patch)) in changes(round).into_iter().enumerate() {
+                let path = format!("/api/v1/namespaces/{}/{path}", stage.namespace());
+                api.patch(&path, &patch)?;
+                let changed = SystemTime::now();
+                let said = wait_said(&view(round, number + 1))?;
+                // It may have been seen before curl had ended.
+                took[number].push(said.duration_since(changed).unwrap_or_default());
+            }
         }
-    }
-    for (what, took) in ["configMap", "secret", "labels", "annotation", "limit"]
-        .iter()
-        .zip(&mut took)
-    {
-        took.sort();
-        println!("{what}: seen from inside after {took:?}");
-        ensure!(took[ROUNDS / 2] < AT_MOST, "{what}: seen after {took:?}");
-    }
+        let mut slowest = Duration::ZERO;
+        let names = ["configMap", "secret", "labels", "annotation", "limit"];
+        for (what, took) in names.iter().zip(&mut took) {
+            took.sort();
+            println!("{what}: seen from inside after {took:?}");
+            slowest = slowest.max(took[ROUNDS / 2]);
+        }
+        Ok((slowest, ()))
+    })?;
     let (before, after) = (identity(&before), identity(&stage.pod("p")?));
     for field in ["uid", "container", "restarts"] {
         let (before, after) = (&before[field], &after[field]);

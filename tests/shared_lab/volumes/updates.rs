@@ -67,7 +67,15 @@ fn wait_round(stage: &Stage, uid: &str, round: usize) -> Result<()> {
 fn a_pod_goes_on_when_what_it_misses_comes_and_sees_every_update_as_a_whole() -> Result<()> {
     let stage = Stage::ours("volumes-updates", Runtime::Containerd2)?;
     comes_late(&stage)?;
-    changes(&stage)?;
+    let mut tries = 0..;
+    let what = format!("{ROUNDS} updates of a volume, in the median");
+    wait::promised(&what, Duration::from_secs(2), || {
+        let number = tries.next().unwrap_or_default();
+        let (median, worst) = changes(&stage, number)?;
+        // One that was missed would be found by a look from time to time, a minute later: none may
+        // take ten times what is promised.
+        Ok((median.max(worst / 10), ()))
+    })?;
     stage.end()
 }
 
@@ -102,49 +110,65 @@ fn goes_on_after(stage: &Stage, name: &str) -> Result<(Duration, ())> {
     Ok((mounted.max(Duration::from_secs_f64(began)), ()))
 }
 
-/// A mebibyte, changed again and again while it is read.
-fn changes(stage: &Stage) -> Result<()> {
-    stage.create(&map("changing", 0))?;
-    let (container, volumes) = with_map(shell(READER), "changing");
+/// A mebibyte, changed again and again while it is read; and how long after a change it was on
+/// the disk, in the median and at worst.
+fn changes(stage: &Stage, number: usize) -> Result<(Duration, Duration)> {
+    let (map_name, reader) = (format!("changing-{number}"), format!("reader-{number}"));
+    stage.create(&map(&map_name, 0))?;
+    let (container, volumes) = with_map(shell(READER), &map_name);
     let more = json!({"volumes": volumes, "restartPolicy": "Never"});
-    stage.create_pod("reader", container, more)?;
-    let pod = stage.wait_ready("reader")?;
+    stage.create_pod(&reader, container, more)?;
+    let pod = stage.wait_ready(&reader)?;
     let uid = uid(&pod)?.to_owned();
     let api = Api::open(&stage.lab, "volumes-updates")?;
     let path = format!(
-        "/api/v1/namespaces/{}/configmaps/changing",
+        "/api/v1/namespaces/{}/configmaps/{map_name}",
         stage.namespace()
     );
+    wait_read(stage, &reader, 0)?;
     let mut took = Vec::new();
     for round in 1..=ROUNDS {
         if round == ROUNDS {
             only_one_is_kept(stage, &uid)?;
         }
-        let data = map("changing", round)["data"].take();
+        let data = map(&map_name, round)["data"].take();
         api.patch(&path, &json!({ "data": data }))?;
         let changed = Instant::now();
         wait_round(stage, &uid, round)?;
         took.push(changed.elapsed());
+        // Who reads slowly sees these at least.
+        if round % 5 == 0 {
+            wait_read(stage, &reader, round)?;
+        }
     }
     took.sort();
     let (median, worst) = (took[ROUNDS / 2], took[ROUNDS - 1]);
     println!(
         "{ROUNDS} updates were in the volume {median:?} after them in the median, {worst:?} at worst"
     );
-    ensure!(median < Duration::from_secs(2), "it took {took:?}");
-    // One that was missed would be found by a look from time to time, a minute later.
-    ensure!(worst < Duration::from_secs(20), "it took {took:?}");
     let is_over = |pod: &Value| pod["status"]["phase"] == "Succeeded";
-    let over = stage.wait_pod("reader", "over", |pod| {
+    let over = stage.wait_pod(&reader, "over", |pod| {
         is_over(pod) || pod["status"]["phase"] == "Failed"
     })?;
-    let seen = printed(stage, "reader")?;
+    let seen = printed(stage, &reader)?;
     ensure!(is_over(&over), "it has seen {seen}");
     let seen: Vec<&str> = seen.lines().collect();
     println!("{} of them were seen, each as a whole", seen.len());
     ensure!(seen.is_sorted() && seen.len() > ROUNDS / 5, "{seen:?}");
-    stage.run(&["delete", "pod", "reader", "--timeout=60s"])?;
-    wait_no_trace(stage, &uid)
+    stage.run(&["delete", "pod", &reader, "--timeout=60s"])?;
+    wait_no_trace(stage, &uid)?;
+    Ok((median, worst))
+}
+
+/// Waits until the reader has told of this round, or has ended with what it found.
+fn wait_read(stage: &Stage, reader: &str, round: usize) -> Result<()> {
+    let wanted = format!("round-{round:02}");
+    wait::until(&format!("{wanted} to be read"), SOON, || {
+        let seen = printed(stage, reader)?;
+        let torn = seen.contains("torn");
+        ensure!(torn || seen.lines().any(|line| line == wanted), "{seen}");
+        Ok(())
+    })
 }
 
 /// What was replaced is removed.

