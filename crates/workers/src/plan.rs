@@ -285,9 +285,8 @@ fn go_on(given: &Given<'_>) -> Plan {
         sandbox::Wanted::None => Plan::Rest(Rest::default()),
     };
     let needs = match next {
-        Plan::Sandbox { .. } | Plan::Start(..) => true,
-        // Who ends for another to come is not ended while that one could not.
-        Plan::Kill(_) | Plan::Reset(_) => true,
+        // Nor is anybody ended for another to come while that one could not.
+        Plan::Sandbox { .. } | Plan::Start(..) | Plan::Kill(_) | Plan::Reset(_) => true,
         Plan::KillPod { why, .. } => why == PodKill::SandboxChanged,
         // An earlier agent started it; its volumes are to be kept fresh.
         Plan::Rest(_) => observed.is_running(),
