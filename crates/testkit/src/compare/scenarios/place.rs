@@ -51,6 +51,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                  stat -c %a $d; done | sort -u"
             );
             stage.keep("directories", &script)?;
+            let links = format!(
+                "cd /var/log/containers; for link in p_{}_*; do echo \"$link\"; readlink \"$link\"; \
+                 test -f \"$link\" && echo leads to a file; done | sed -E 's/[0-9a-f]{{64}}/<id>/'",
+                stage.namespace()
+            );
+            stage.keep("links to logs", &links)?;
             stage.end("p")
         },
     ),
