@@ -50,6 +50,12 @@ pub const EXPLAINED: &[Explained] = &[
         sometimes: true,
     },
     Explained {
+        scenario: "static-pod-edited-back",
+        paths: &["event Normal SandboxChanged *"],
+        reason: "ours removes the sandbox of a pod that nobody wants when it has ended; upstream finds it, but if it was collected just then",
+        sometimes: true,
+    },
+    Explained {
         scenario: "deadline",
         paths: &["event Normal DeadlineExceeded *"],
         reason: "ours says it once; upstream each time that it looks while the pod ends",
