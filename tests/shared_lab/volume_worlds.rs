@@ -251,6 +251,9 @@ fn a_volume_that_somebody_holds_is_taken_away_when_it_is_let_go() -> Result<()> 
         bail!("it has not said so")
     })?;
     ensure!(left_of(&stage, &uid)?.contains(&place));
+    // As long as it is there the pod is, too.
+    let pod = stage.pod("p")?;
+    ensure!(pod["metadata"]["uid"] == uid, "{}", pod["metadata"]);
     stage.node.machine().run("kill", [holder.as_str()])?;
     wait_nothing_left(&stage, &uid)?;
     stage.wait_gone("p")?;

@@ -159,6 +159,11 @@ fn pods_that_are_deleted_at_the_wrong_moment_are_gone_soon() -> Result<()> {
         stage.wait_gone(name)?;
         stage.wait_nothing_left(name)?;
     }
+    // Nothing was begun for the one whose image never came, and nobody complains of it.
+    for event in stage.events("pulls")? {
+        let is_begun = event["reason"] == "Created" || event["reason"] == "Started";
+        ensure!(!is_begun && event["type"] != "Warning", "{event}");
+    }
     stage.end()
 }
 

@@ -57,6 +57,15 @@ fn pods_go_on_without_the_api_server_and_it_is_told_afterwards() -> Result<()> {
 
     stage.wait_ready("new")?;
     stage.wait_ready("begins")?;
+    wait::until("word of what began without it", SOON, || {
+        let mut events = stage.events("begins")?.into_iter();
+        let begun = events.find(|event| {
+            let of = &event["involvedObject"]["fieldPath"];
+            event["reason"] == "Started" && of == "spec.containers{main}"
+        });
+        ensure!(begun.is_some());
+        Ok(())
+    })?;
     let restarted = |pod: &Value| main_of(pod)["restartCount"] == 1;
     let pod = stage.wait_pod("crashes", "restarted", restarted)?;
     let last = &main_of(&pod)["lastState"]["terminated"];

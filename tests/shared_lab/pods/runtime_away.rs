@@ -90,6 +90,12 @@ fn runtime_away(name: &str, runtime: Runtime) -> Result<()> {
             ensure!(one[field] == other[field], "{one} became {other}");
         }
     }
+    for name in kept {
+        for event in stage.events(name)? {
+            let is_touched = event["reason"] == "SandboxChanged" || event["reason"] == "Killing";
+            ensure!(!is_touched, "{event}");
+        }
+    }
     stage.end()
 }
 

@@ -162,6 +162,13 @@ impl Stage {
         })
     }
 
+    /// What has been told of a pod, and of those that had its name before.
+    pub(crate) fn events(&self, name: &str) -> Result<Vec<Value>> {
+        let fields = format!("involvedObject.name={name}");
+        let events = self.json(&["get", "events", "--field-selector", &fields])?;
+        Ok(events["items"].as_array().cloned().unwrap_or_default())
+    }
+
     /// Waits until a pod's events have one of this reason, with these words.
     pub(crate) fn wait_event(&self, name: &str, reason: &str, words: &str) -> Result<()> {
         let fields = format!("involvedObject.name={name},reason={reason}");

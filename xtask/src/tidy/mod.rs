@@ -81,7 +81,11 @@ fn rows(root: &Path, files: &[String], architecture: &str) -> Result<Vec<String>
         file: &|path| read(root, path).ok(),
         scenarios: below("crates/testkit/src/compare/scenarios/")?,
         wires: below("crates/testkit/src/wire/")?,
-        missing: format!("{missing}{}", read(root, "crates/config/src/effect.rs")?),
+        architecture: rows::plain(architecture),
+        missing: rows::plain(missing),
+        not_effective: config::effect::not_effective()
+            .map(|(name, why)| (name, why.to_string()))
+            .collect(),
     };
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.starts_with("docs/rows/")) {

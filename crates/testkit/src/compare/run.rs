@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use super::api::Api;
-use super::differences::{EXPLAINED, explanation};
+use super::differences::{EXPLAINED, explanation, paths};
 use super::pair::Pair;
 use super::rules::{self, Difference};
 use super::scenario::{Lane, Scenario};
@@ -23,7 +23,7 @@ use crate::lab::{Node, workspace};
 pub struct Outcome {
     pub scenario: Scenario,
     pub took: Duration,
-    /// What differs, and the line of the list that explains it.
+    /// What differs, and which path of the list explains it.
     pub differences: Vec<(Difference, Option<usize>)>,
     /// Why it could not be compared.
     pub error: Option<anyhow::Error>,
@@ -97,7 +97,7 @@ impl Verdict {
         failed.map(|outcome| outcome.scenario).collect()
     }
 
-    /// Lines of the list that explained nothing: meaningful after all scenarios.
+    /// Paths of the list that explained nothing: meaningful after all scenarios.
     pub fn stale(&self) -> Vec<&'static str> {
         let used: Vec<usize> = self
             .outcomes
@@ -105,10 +105,10 @@ impl Verdict {
             .flat_map(|outcome| &outcome.differences)
             .filter_map(|(_, line)| *line)
             .collect();
-        let lines = EXPLAINED.iter().enumerate();
-        lines
-            .filter(|(index, _)| !used.contains(index))
-            .map(|(_, line)| line.path)
+        let paths = paths(EXPLAINED).enumerate();
+        paths
+            .filter(|(index, (line, _))| !line.sometimes && !used.contains(index))
+            .map(|(_, (_, path))| path)
             .collect()
     }
 }

@@ -317,6 +317,16 @@ impl<'a> Stage<'a> {
 
     /// Keeps what a container has printed, as the runtime on the node tells it.
     pub(super) fn print(&mut self, name: &str, container: &str) -> Result<()> {
+        let id = self.container_of(name, container)?;
+        let id = id.rsplit('/').next().context("an empty id")?;
+        let said = self.logs(id)?;
+        let key = format!("{name}/{container}");
+        self.prints.insert(key, shortened(&said));
+        Ok(())
+    }
+
+    /// Which container of the runtime it is; waits until there is one.
+    pub(super) fn container_of(&self, name: &str, container: &str) -> Result<String> {
         let mut id = String::new();
         self.until(&format!("an id of {container} of {name}"), |view| {
             view.pod(name)
@@ -328,11 +338,7 @@ impl<'a> Stage<'a> {
             }
             true
         })?;
-        let id = id.rsplit('/').next().context("an empty id")?;
-        let said = self.logs(id)?;
-        let key = format!("{name}/{container}");
-        self.prints.insert(key, shortened(&said));
-        Ok(())
+        Ok(id)
     }
 
     /// What the runtime has of a container's words. It writes them down by itself, and its
@@ -463,7 +469,7 @@ pub(super) fn restarts(pod: &Value, container: &str) -> u64 {
         .unwrap_or_default()
 }
 
-fn container_id<'a>(pod: &'a Value, container: &str) -> &'a str {
+pub(super) fn container_id<'a>(pod: &'a Value, container: &str) -> &'a str {
     container_status(pod, container)
         .and_then(|status| status["containerID"].as_str())
         .unwrap_or_default()

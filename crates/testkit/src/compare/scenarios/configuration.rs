@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::manifest::{FOREVER, config_map, pod, secret};
+use super::super::manifest::{FOREVER, Pod, config_map, container, pod, secret};
 use super::super::scenario::Scenario;
 
 const FIELDS: [&str; 11] = [
@@ -45,6 +45,23 @@ fn env_of_references() -> Vec<Value> {
 fn key_of(kind: &str, name: &str, key: &str, optional: bool) -> Value {
     let from = json!({kind: {"name": name, "key": key, "optional": optional}});
     json!({"env": [{"name": "VALUE", "valueFrom": from}]})
+}
+
+/// A container that has read its variables out of a file that another wrote before it.
+fn reading(script: &str, content: &str, env: &[Value]) -> Pod {
+    let mut writer = container("writer", "printf '%s' \"$CONTENT\" > /v/some.env");
+    writer["env"] = json!([{"name": "CONTENT", "value": content}]);
+    writer["volumeMounts"] = json!([{"name": "v0", "mountPath": "/v"}]);
+    pod("p", script)
+        .volume("/v", &json!({"emptyDir": {}}))
+        .spec(&json!({"initContainers": [writer]}))
+        .main(&json!({"env": env}))
+}
+
+fn of_file(name: &str, key: &str, optional: bool) -> Value {
+    json!({"name": name, "valueFrom": {"fileKeyRef": {
+        "volumeName": "v0", "path": "some.env", "key": key, "optional": optional,
+    }}})
 }
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -116,6 +133,29 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             };
             let env: Vec<Value> = (0..200).map(variable).collect();
             stage.see(pod("p", "env | sort").main(&json!({"env": env})))
+        },
+    ),
+    Scenario::new(
+        "env-of-a-file",
+        "variables out of a file that an init container wrote",
+        |stage| {
+            let content = "# a file\nONE='first'\n\nTWO='$(A) two'\n";
+            let env = [
+                of_file("A", "ONE", false),
+                of_file("B", "TWO", false),
+                of_file("C", "absent", true),
+            ];
+            stage.see(reading("env | sort", content, &env))
+        },
+    ),
+    Scenario::new(
+        "env-of-a-file-key-missing",
+        "a file without the key",
+        |stage| {
+            let env = [of_file("A", "absent", false)];
+            stage.create(reading(FOREVER, "ONE='first'\n", &env))?;
+            stage.state("p", "main", "waiting:CreateContainerConfigError")?;
+            stage.end("p")
         },
     ),
     Scenario::new(

@@ -19,6 +19,23 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         stage.see(pod("p", script).spec(&json!({"hostPID": true})))
     }),
     Scenario::new(
+        "host-ipc",
+        "a pod that shares the node's memory and queues, and one that does not",
+        |stage| {
+            let nodes = stage.on_node("readlink /proc/1/ns/ipc")?;
+            let mark = format!("/dev/shm/{}", stage.namespace());
+            stage.on_node(&format!("touch {mark}"))?;
+            let script = format!(
+                "test \"$(readlink /proc/self/ns/ipc)\" = '{}' && echo of the node || echo its own; \
+                 test -e {mark} && echo a mark of the node || echo no mark",
+                nodes.trim()
+            );
+            stage.see(pod("shares", &script).spec(&json!({"hostIPC": true})))?;
+            stage.see(pod("alone", &script))?;
+            stage.on_node(&format!("rm {mark}")).map(drop)
+        },
+    ),
+    Scenario::new(
         "shared-processes",
         "containers that see each other's processes",
         |stage| {
@@ -51,6 +68,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                  stat -c %a $d; done | sort -u"
             );
             stage.keep("directories", &script)?;
+            let links = format!(
+                "cd /var/log/containers; for link in p_{}_*; do echo \"$link\"; readlink \"$link\"; \
+                 test -f \"$link\" && echo leads to a file; done | sed -E 's/[0-9a-f]{{64}}/<id>/'",
+                stage.namespace()
+            );
+            stage.keep("links to logs", &links)?;
             stage.end("p")
         },
     ),

@@ -5,12 +5,16 @@ use serde_json::{Value, json};
 
 use super::super::manifest::{FOREVER, pod};
 use super::super::scenario::Scenario;
-use super::super::stage::{Stage, is_ready};
+use super::super::stage::{Stage, container_id, is_ready};
 
 /// Puts a manifest where the agent looks, in one step.
 fn put(stage: &Stage<'_>, grace: u32) -> Result<()> {
+    put_running(stage, FOREVER, grace)
+}
+
+fn put_running(stage: &Stage<'_>, script: &str, grace: u32) -> Result<()> {
     let namespace = stage.namespace();
-    let manifest = pod("web", FOREVER)
+    let manifest = pod("web", script)
         .metadata(&json!({"namespace": namespace}))
         .spec(&json!({"terminationGracePeriodSeconds": grace}));
     let beside = format!("/etc/kubernetes/{namespace}.new");
@@ -35,6 +39,20 @@ fn put_again(stage: &Stage<'_>, grace: u32) -> Result<()> {
 
 fn mirror(stage: &Stage<'_>) -> String {
     format!("web-{}", stage.node_name())
+}
+
+/// Ends when it is told to, and takes its time.
+const SLOW: &str = "trap 'sleep 6; exit 0' TERM; sleep 100000 & wait";
+
+/// The grace of each container that runs, as it was made with it. How often it has been
+/// started before is chance: upstream may have removed the old one, or not yet.
+fn running_containers(stage: &Stage<'_>) -> String {
+    format!(
+        "for id in $(crictl ps --quiet --label io.kubernetes.pod.namespace={}); do \
+         crictl inspect $id | grep -o '\"io.kubernetes.pod.terminationGracePeriod\":.*' | sort -u; \
+         done",
+        stage.namespace()
+    )
 }
 
 fn grace(pod: &Value) -> Option<u64> {
@@ -74,6 +92,30 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                 view.pod(&name)
                     .is_some_and(|pod| grace(pod) == Some(6) && is_ready(pod))
             })?;
+            take_away(stage)
+        },
+    ),
+    Scenario::new(
+        "static-pod-edited-back",
+        "what is edited back while the old one ends is the old one again, in another container",
+        |stage| {
+            let (old, new) = (20, 21);
+            put_running(stage, SLOW, old)?;
+            let name = mirror(stage);
+            stage.running(&name)?;
+            stage.look_away(&name)?;
+            let first = stage.container_of(&name, "main")?;
+            put_running(stage, SLOW, new)?;
+            stage.said("Killing")?;
+            put_running(stage, SLOW, old)?;
+            stage.until("the old one to be back", |view| {
+                view.pod(&name).is_some_and(|pod| {
+                    grace(pod) == Some(old.into())
+                        && is_ready(pod)
+                        && container_id(pod, "main") != first
+                })
+            })?;
+            stage.keep("what runs", &running_containers(stage))?;
             take_away(stage)
         },
     ),

@@ -56,8 +56,8 @@ fn flatten(words: &Words, path: &str, value: &Value, leaves: &mut BTreeMap<Strin
 }
 
 fn normal_leaf(words: &Words, path: &str, leaf: &Value) -> String {
-    // Of another object, that is on no tape.
-    if path.rsplit('.').next() == Some("uid") {
+    // Of another object, that is on no tape; the uid of a user is something else.
+    if path.starts_with("ownerReferences[") && path.rsplit('.').next() == Some("uid") {
         return "UID".to_owned();
     }
     words.normal(&text(leaf))

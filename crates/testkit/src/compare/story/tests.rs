@@ -175,6 +175,17 @@ fn resources_of_a_pod_count_while_it_runs_and_has_limits() {
 }
 
 #[test]
+fn of_uids_only_those_of_objects_are_chance() {
+    let user = json!({"name": "main", "user": {"linux": {"uid": 1234}}});
+    let mut pod = pod("u1", &json!({"containerStatuses": [user]}));
+    pod["metadata"]["ownerReferences"] = json!([{"name": "web", "uid": "u2"}]);
+    let record = record(&place(), &[sighting(0, pod)], &[], &BTreeMap::new(), None);
+    let last = &record.pods["p"].last;
+    assert_eq!(last["containerStatuses[main].user.linux.uid"], "1234");
+    assert_eq!(last["ownerReferences[web].uid"], "UID");
+}
+
+#[test]
 fn a_run_is_brief_by_the_clock_of_the_runtime() {
     let run = |name: &str, state: &str, end: &str| {
         let times = json!({"startedAt": "2026-01-02T03:04:05Z", "finishedAt": end});
