@@ -1,10 +1,11 @@
 //! Which field of the pod API reaches the runtime, and which spec uses it.
 //!
-//! A field that is not here does not reach the runtime (probes, affinities,
-//! readiness gates), or cannot be had in the lab: devices and claims of resources
-//! (no plugin), `volumeDevices` and `persistentVolumeClaim` (no block device, no
-//! CSI driver), huge pages, `AppArmor` profiles other than `Unconfined` (the kernel
-//! has none), fields for Windows.
+//! A field that is not here does not reach the runtime (probes but for their grace and
+//! their commands, affinities, readiness gates), is another way to what is here (claims by
+//! `ephemeral`), or cannot be had in the lab: devices and claims of resources (no plugin),
+//! `volumeDevices` and volumes of drivers (no block device, no CSI driver), huge pages,
+//! `AppArmor` profiles other than `Unconfined` (the kernel has none), fields for Windows.
+//! Commands of probes are asked as often as time allows, which nobody can compare.
 
 /// A field and a spec. In a path `[]` stands for any item of a list; a key that has
 /// dots in it is not named.
@@ -82,6 +83,10 @@ pub const FIELDS: &[(&str, &str)] = &[
         "pre-stop-sleep",
     ),
     ("spec.containers[].lifecycle.stopSignal", "stop-signal"),
+    (
+        "spec.containers[].livenessProbe.terminationGracePeriodSeconds",
+        "grace-of-liveness",
+    ),
     ("spec.containers[].name", "two-containers"),
     ("spec.containers[].ports[].containerPort", "ports"),
     ("spec.containers[].ports[].hostIP", "host-ports"),
@@ -146,6 +151,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     (
         "spec.containers[].securityContext.seccompProfile",
         "seccomp-of-the-container",
+    ),
+    (
+        "spec.containers[].startupProbe.terminationGracePeriodSeconds",
+        "grace-of-startup",
     ),
     ("spec.containers[].stdin", "stdin"),
     ("spec.containers[].stdinOnce", "stdin-once"),
@@ -249,6 +258,11 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("spec.volumes[].hostPath.type", "host-path-file"),
     ("spec.volumes[].image", "image-volume"),
     ("spec.volumes[].image.pullPolicy", "image-volume-part"),
+    ("spec.volumes[].persistentVolumeClaim", "claim"),
+    (
+        "spec.volumes[].persistentVolumeClaim.readOnly",
+        "claim-read-only",
+    ),
     ("spec.volumes[].projected.sources[].configMap", "projected"),
     (
         "spec.volumes[].projected.sources[].downwardAPI",

@@ -5,8 +5,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 
-/// Objects of a namespace.
-pub(super) fn in_namespace() -> Vec<Value> {
+/// Objects of a namespace; its claim is for the volume of its name.
+pub(super) fn in_namespace(namespace: &str) -> Vec<Value> {
     let auth = |user: &str| json!({"auth": BASE64.encode(format!("{user}:hidden"))});
     vec![
         json!({
@@ -56,7 +56,32 @@ pub(super) fn in_namespace() -> Vec<Value> {
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "outside"},
             "spec": {"type": "ExternalName", "externalName": "example.org"},
         }),
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": namespace,
+                "resources": {"requests": {"storage": "1Mi"}},
+            },
+        }),
     ]
+}
+
+/// The claim in each namespace.
+pub(super) const CLAIM: &str = "claim";
+
+/// What a namespace's claim is for: a path of the node, for a group.
+pub(super) fn volume(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {
+            "name": namespace, "annotations": {"pv.beta.kubernetes.io/gid": "5432"},
+        },
+        "spec": {
+            "capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "", "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": "/var/tmp/wire-claimed", "type": "DirectoryOrCreate"},
+        },
+    })
 }
 
 fn docker_config(name: &str, auths: &Value) -> Value {

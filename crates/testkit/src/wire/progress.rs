@@ -15,6 +15,8 @@ pub(super) fn has_come(pod: &Value, until: &Until) -> bool {
         Until::Waiting(name, reason) => container(status, name)
             .is_some_and(|container| container["state"]["waiting"]["reason"] == *reason),
         Until::Runs(name) => container(status, name).is_some_and(runs),
+        Until::Stopped(name) => container(status, name)
+            .is_some_and(|container| container["state"]["terminated"].is_object()),
         Until::Resized(name, resources) => container(status, name)
             .is_some_and(|container| holds(&container["resources"], resources)),
     }
@@ -85,6 +87,7 @@ mod tests {
             })
         };
         let side = json!({"name": "side", "state": {"running": {}}});
+        let ended = json!({"name": "main", "state": {"terminated": {"exitCode": 0}}});
         let resized = |cpu: &str| Until::Resized("main", json!({"limits": {"cpu": cpu}}));
         let pull = Until::Waiting("main", "ErrImagePull");
         let cases = [
@@ -107,6 +110,8 @@ mod tests {
             (pod("Pending", &[&running]), pull, false),
             (pod("Running", &[&running]), Until::Runs("main"), true),
             (pod("Running", &[&waiting]), Until::Runs("main"), false),
+            (pod("Running", &[&ended]), Until::Stopped("main"), true),
+            (pod("Running", &[&running]), Until::Stopped("main"), false),
             (pod("Running", &[&running]), resized("20m"), true),
             (pod("Running", &[&running]), resized("10m"), false),
         ];

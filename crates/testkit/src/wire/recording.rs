@@ -22,7 +22,7 @@ const CALLS: [&str; 9] = [
     "UpdateContainerResources",
     "UpdatePodSandboxResources",
     "PullImage",
-    // By hooks: no spec has a probe.
+    // By hooks: no spec has a probe that is a command.
     "ExecSync",
 ];
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
 
 use super::normal::Words;
@@ -190,16 +190,25 @@ impl Stage<'_> {
             let namespace =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             self.api.post("/api/v1/namespaces", &namespace)?;
-            let mut objects = objects::in_namespace();
+            let mut objects = objects::in_namespace(name);
             for object in &mut objects {
                 object["metadata"]["namespace"] = json!(name);
             }
+            objects.push(objects::volume(name));
             kubectl.apply(&list(&objects).to_string())?;
             for object in ["serviceaccounts/default", "configmaps/kube-root-ca.crt"] {
                 wait::until(&format!("{object} in {name}"), PATIENCE, || {
                     self.api.get(&side.path(object))
                 })?;
             }
+        }
+        for side in &self.sides {
+            let claim = side.path(&format!("persistentvolumeclaims/{}", objects::CLAIM));
+            wait::until(&format!("{claim} to be bound"), PATIENCE, || {
+                let claim = self.api.get(&claim)?;
+                ensure!(claim["status"]["phase"] == "Bound", "{}", claim["status"]);
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -397,8 +406,11 @@ impl Stage<'_> {
 
     fn clear(&self) -> Result<()> {
         for side in &self.sides {
-            let path = format!("/api/v1/namespaces/{}", side.namespace);
-            self.api.delete(&path, &json!({}))?;
+            // The volume is in no namespace, and goes when its claim has gone.
+            for kind in ["namespaces", "persistentvolumes"] {
+                let path = format!("/api/v1/{kind}/{}", side.namespace);
+                self.api.delete(&path, &json!({}))?;
+            }
         }
         Ok(())
     }

@@ -51,6 +51,8 @@ pub(super) enum Until {
     Waiting(&'static str, &'static str),
     /// A container (also an ephemeral one) runs.
     Runs(&'static str),
+    /// A container has ended for good.
+    Stopped(&'static str),
     /// A container's resources are told to be these.
     Resized(&'static str, Value),
 }

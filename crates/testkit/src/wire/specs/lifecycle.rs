@@ -12,6 +12,20 @@ fn hook(when: &str, what: Value) -> Value {
     json!({"lifecycle": {when: what}})
 }
 
+/// Of two containers the one is found ill, and ends for good: where nobody listens, every
+/// probe fails.
+fn ill(name: &'static str, probe: &str) -> Spec {
+    let never = json!({
+        "tcpSocket": {"port": 9}, "periodSeconds": 1, "failureThreshold": 1,
+        "terminationGracePeriodSeconds": 13,
+    });
+    spec(name)
+        .main(json!({probe: never}))
+        .and("other", json!({}))
+        .pod(json!({"restartPolicy": "Never"}))
+        .until(Until::Stopped("main"))
+}
+
 pub(super) fn specs() -> Vec<Spec> {
     vec![
         spec("pre-stop-command").main(hook(
@@ -70,6 +84,8 @@ pub(super) fn specs() -> Vec<Spec> {
         spec("grace-zero").pod(json!({"terminationGracePeriodSeconds": 0})),
         spec("grace-one").pod(json!({"terminationGracePeriodSeconds": 1})),
         spec("grace-long").pod(json!({"terminationGracePeriodSeconds": 3600})),
+        ill("grace-of-liveness", "livenessProbe"),
+        ill("grace-of-startup", "startupProbe"),
         spec("deleted-with-other-grace").grace(9),
         spec("deleted-with-longer-grace")
             .pod(json!({"terminationGracePeriodSeconds": 5}))

@@ -55,6 +55,20 @@ pub(super) fn specs() -> Vec<Spec> {
             .story("exit-code.main", "42")
             .until(again())
             .lives(2),
+        // Whether the second life has ended when the pod is deleted is a matter of time: of
+        // the first it counts how the others end.
+        spec("rule-for-all-containers")
+            .pod(policy("Never"))
+            .init("first", json!({}))
+            .story("run-time.first", "200ms")
+            .main(json!({"restartPolicy": "Never", "restartPolicyRules": [
+                {"action": "RestartAllContainers",
+                    "exitCodes": {"operator": "In", "values": [42]}},
+            ]}))
+            .and("other", json!({}))
+            .story("run-time.main", "6s")
+            .story("exit-code.main", "42")
+            .until(again()),
         sandbox_ends(spec("sandbox-ends")),
         sandbox_ends(
             spec("sandbox-ends-after-init")

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::wire::objects::CLAIM;
 use crate::wire::spec::{Spec, spec};
 
 pub(super) fn specs() -> Vec<Spec> {
@@ -68,6 +69,16 @@ pub(super) fn specs() -> Vec<Spec> {
             json!({"hostPath": {"path": "/var/tmp/wire-file", "type": "FileOrCreate"}}),
             plain(),
         ),
+        spec("claim").volume(
+            json!({"persistentVolumeClaim": {"claimName": CLAIM}}),
+            plain(),
+        ),
+        spec("claim-read-only")
+            .volume(
+                json!({"persistentVolumeClaim": {"claimName": CLAIM, "readOnly": true}}),
+                plain(),
+            )
+            .pod(json!({"securityContext": {"supplementalGroups": [1234]}})),
         spec("image-volume").volume(
             json!({"image": {"reference": "registry.example/image-volume/data:1"}}),
             plain(),
