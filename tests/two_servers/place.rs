@@ -58,6 +58,8 @@ pub(crate) struct Place {
     /// The revisions of this sequence's writes.
     past: Vec<String>,
     page: Option<String>,
+    /// The revision of the last list: all of this sequence's writes are older.
+    listed: u64,
 }
 
 struct Raw {
@@ -76,7 +78,16 @@ impl Place {
             seen: BTreeMap::new(),
             past: Vec::new(),
             page: None,
+            listed: 0,
         }
+    }
+
+    /// Whether a watch tells of something that was there when it was listed last. Upstream's pod
+    /// collector comes every twenty seconds, and writes to pods that end and have no node.
+    fn is_of_the_past(&self, change: &Value) -> bool {
+        let version = change["object"]["metadata"]["resourceVersion"].as_str();
+        let version = version.and_then(|version| version.parse::<u64>().ok());
+        change["type"] == "BOOKMARK" || version.is_none_or(|version| version <= self.listed)
     }
 
     /// A namespace with what controllers put into every one, so that nothing more comes later.
@@ -150,7 +161,9 @@ impl Place {
             let lines = serde_json::Deserializer::from_slice(&raw.bytes).into_iter::<Value>();
             let lines: Vec<Value> = lines.collect::<Result<_, _>>()?;
             let (body, changes) = if raw.code == 200 {
-                (Value::Null, lines)
+                let told = lines.into_iter();
+                let past = told.filter(|change| self.is_of_the_past(change));
+                (Value::Null, past.collect())
             } else {
                 (lines.into_iter().next().unwrap_or_default(), Vec::new())
             };
@@ -176,6 +189,10 @@ impl Place {
         }
         if asked.method == Method::GET && asked.path.is_empty() {
             self.page = body["metadata"]["continue"].as_str().map(str::to_owned);
+            let version = body["metadata"]["resourceVersion"].as_str();
+            if let Some(version) = version.and_then(|version| version.parse().ok()) {
+                self.listed = self.listed.max(version);
+            }
             return;
         }
         let named = body["metadata"]["name"].as_str();
