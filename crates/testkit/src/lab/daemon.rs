@@ -6,7 +6,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -222,10 +222,13 @@ impl Daemon {
             .envs(spec.environment.iter().map(|(name, value)| (name, value)))
             .stdin(stdin)
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let status = launcher.status()?;
+            // Until it runs: from then on what it says goes to its log.
+            .stderr(Stdio::piped());
+        let Output { status, stderr, .. } = launcher.output()?;
         if !status.success() {
-            bail!("cannot start {}: {status}", command::line(&launcher));
+            let why = String::from_utf8_lossy(&stderr);
+            let what = command::line(&launcher);
+            bail!("cannot start {what}: {status}: {}", why.trim());
         }
         wait::until(
             &format!("{} to start in {}", self.name, self.machine.name()),
