@@ -55,8 +55,10 @@ struct Place {
 #[derive(Debug, Default)]
 struct Attempt {
     ids: BTreeSet<String>,
-    /// Its program ran.
     started: bool,
+    /// Made, never started, and removed before another was made: an agent that died in
+    /// between left them, and a next one cannot know how far it had come.
+    removed: usize,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +81,9 @@ impl Record {
     }
 
     fn note(&mut self, event: &Event) {
+        if event.container_event_type == "CONTAINER_DELETED_EVENT" {
+            self.forget(&event.container_id);
+        }
         let Some(sandbox) = &event.pod_sandbox_status else {
             return;
         };
@@ -102,6 +107,14 @@ impl Record {
         }
     }
 
+    /// That container is gone. One that was alone and never ran took nothing along.
+    fn forget(&mut self, id: &str) {
+        let attempts = self.places.values_mut().flat_map(BTreeMap::values_mut);
+        for attempt in attempts.filter(|one| !one.started && one.ids.len() == 1) {
+            attempt.removed += usize::from(attempt.ids.remove(id));
+        }
+    }
+
     pub(super) fn pods(&self) -> usize {
         let pods: BTreeSet<&String> = self.places.keys().map(|place| &place.pod).collect();
         pods.len()
@@ -109,22 +122,24 @@ impl Record {
 
     pub(super) fn containers(&self) -> usize {
         let attempts = self.places.values().flat_map(BTreeMap::values);
-        attempts.map(|attempt| attempt.ids.len()).sum()
+        attempts.map(|one| one.ids.len() + one.removed).sum()
     }
 
     /// Containers that were made and never ran: their agent died between the
     /// two, and the next one made another.
     pub(super) fn made_in_vain(&self) -> usize {
         let attempts = self.places.values().flat_map(BTreeMap::values);
-        attempts.filter(|attempt| !attempt.started).count()
+        let in_vain =
+            |one: &Attempt| one.removed + usize::from(!one.started && !one.ids.is_empty());
+        attempts.map(in_vain).sum()
     }
 
-    /// What must never be: two containers for one attempt, and a next attempt
+    /// What must never be: two containers for one attempt at a time, and a next attempt
     /// after one that ran, where no program ends by itself.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (Place { pod, container }, attempts) in &self.places {
-            for (number, Attempt { ids, started }) in attempts {
+            for (number, Attempt { ids, started, .. }) in attempts {
                 if ids.len() > 1 {
                     faults.push(format!(
                         "{container} of {pod}: {} containers for attempt {number}: {ids:?}",
@@ -151,6 +166,7 @@ mod tests {
     const CREATED: &str = "CONTAINER_CREATED_EVENT";
     const STARTED: &str = "CONTAINER_STARTED_EVENT";
     const STOPPED: &str = "CONTAINER_STOPPED_EVENT";
+    const DELETED: &str = "CONTAINER_DELETED_EVENT";
 
     /// Event, pod, id, attempt, state.
     type Told<'a> = (&'a str, &'a str, &'a str, u32, &'a str);
@@ -164,9 +180,9 @@ mod tests {
                 "podSandboxStatus": { "id": "s", "metadata": {
                     "namespace": "n", "name": pod, "uid": "u", "attempt": 0,
                 }},
-                "containersStatuses": [{
+                "containersStatuses": if *kind == DELETED { json!([]) } else { json!([{
                     "id": id, "metadata": { "name": "main", "attempt": attempt }, "state": state,
-                }],
+                }]) },
             });
             serde_json::to_string_pretty(&event).unwrap()
         });
@@ -175,7 +191,7 @@ mod tests {
 
     #[test]
     fn an_agent_is_at_fault_for_a_second_container_and_for_a_restart_only() {
-        let cases: [(&str, &[Told<'_>], usize); 5] = [
+        let cases: [(&str, &[Told<'_>], usize); 8] = [
             (
                 "a container lives and ends with its pod",
                 &[
@@ -207,6 +223,35 @@ mod tests {
                 "two for one attempt",
                 &[
                     (CREATED, "a", "1", 0, "CONTAINER_CREATED"),
+                    (CREATED, "a", "2", 0, "CONTAINER_CREATED"),
+                ],
+                1,
+            ),
+            (
+                "one that never ran is removed before another takes its place",
+                &[
+                    (CREATED, "a", "1", 0, "CONTAINER_CREATED"),
+                    (DELETED, "a", "1", 0, ""),
+                    (CREATED, "a", "2", 0, "CONTAINER_CREATED"),
+                    (STARTED, "a", "2", 0, "CONTAINER_RUNNING"),
+                ],
+                0,
+            ),
+            (
+                "it is removed after another was made",
+                &[
+                    (CREATED, "a", "1", 0, "CONTAINER_CREATED"),
+                    (CREATED, "a", "2", 0, "CONTAINER_CREATED"),
+                    (DELETED, "a", "1", 0, ""),
+                    (STARTED, "a", "2", 0, "CONTAINER_RUNNING"),
+                ],
+                1,
+            ),
+            (
+                "one that ran is removed, and made again",
+                &[
+                    (STARTED, "a", "1", 0, "CONTAINER_RUNNING"),
+                    (DELETED, "a", "1", 0, ""),
                     (CREATED, "a", "2", 0, "CONTAINER_CREATED"),
                 ],
                 1,
