@@ -485,18 +485,22 @@ mod tests {
         }
     }
 
+    /// A cache in which nothing is, and whose programs are looked for in it.
+    fn empty(cache: &Path) -> (Layout, &'static Project) {
+        let layout = Layout {
+            id: crate::lab::InstanceId::new("test").unwrap(),
+            dir: cache.join("lab"),
+            cache: cache.to_path_buf(),
+        };
+        let mut projects = PROJECTS.iter();
+        let kubernetes = projects.find(|project| project.name == "kubernetes");
+        (layout, kubernetes.unwrap())
+    }
+
     #[test]
     fn what_was_built_on_request_is_found_again() {
         let cache = tempfile::tempdir().unwrap();
-        let layout = Layout {
-            id: crate::lab::InstanceId::new("test").unwrap(),
-            dir: cache.path().join("lab"),
-            cache: cache.path().to_path_buf(),
-        };
-        let kubernetes = PROJECTS
-            .iter()
-            .find(|project| project.name == "kubernetes")
-            .unwrap();
+        let (layout, kubernetes) = empty(cache.path());
         let pinned = Pinned::read(&layout, kubernetes).unwrap();
         fs::create_dir_all(&pinned.finished).unwrap();
         fs::write(pinned.finished.join("kubemark"), "").unwrap();
@@ -509,15 +513,7 @@ mod tests {
     #[test]
     fn one_program_is_found_among_all_or_alone() {
         let cache = tempfile::tempdir().unwrap();
-        let layout = Layout {
-            id: crate::lab::InstanceId::new("test").unwrap(),
-            dir: cache.path().join("lab"),
-            cache: cache.path().to_path_buf(),
-        };
-        let kubernetes = PROJECTS
-            .iter()
-            .find(|project| project.name == "kubernetes")
-            .unwrap();
+        let (layout, kubernetes) = empty(cache.path());
         let whole = Pinned::read(&layout, kubernetes).unwrap().finished;
         let own = PathBuf::from(format!("{}-kubectl", whole.display()));
         for place in [own, whole] {
