@@ -2,6 +2,7 @@
 
 mod access;
 mod bad_input;
+mod door;
 mod figures;
 mod logs;
 mod network;

@@ -1,7 +1,6 @@
 //! `kubectl logs` with all its flags, and the node's own logs: the same asked of our
 //! node and of an upstream one, through the API server and at their doors.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 use testkit::lab::{Agent, Runtime};
 use testkit::wait;
 
+use super::door::{self, Answer};
 use crate::pods::stage::{SOON, Stage, shell};
 
 const CONFIG: &str = "enableSystemLogQuery: true\n";
@@ -270,57 +270,20 @@ fn kubectl(stage: &Stage, words: &[&str]) -> Command {
     command
 }
 
-/// A client that the nodes know: the API server's own certificate.
-fn lend_certificate(stage: &Stage) -> Result<()> {
-    for name in [
-        "apiserver-kubelet-client.crt",
-        "apiserver-kubelet-client.key",
-    ] {
-        let path = format!("/etc/kubernetes/pki/{name}");
-        let content = fs::read(stage.lab.control_plane().root(&path))?;
-        stage
-            .node
-            .machine()
-            .write(&format!("/etc/lent/{name}"), content)?;
-    }
-    Ok(())
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Answer {
-    status: String,
-    headers: BTreeMap<String, String>,
-    body: String,
-}
-
 /// What a node's door answers, at its port.
 fn asked(stage: &Stage, request: &[&str], below: &str) -> Result<Answer> {
     let (path, options) = request.split_last().context("a path")?;
-    let mut curl = stage.node.machine().command("curl");
-    curl.args(["--silent", "--show-error", "--include", "--max-time", "20"])
-        .args(["--insecure", "--http1.1", "--path-as-is"])
-        .args(["--cert", "/etc/lent/apiserver-kubelet-client.crt"])
-        .args(["--key", "/etc/lent/apiserver-kubelet-client.key"])
-        .args(options)
-        .arg(format!("https://127.0.0.1:10250{below}{path}"));
-    let output = curl.output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let (head, body) = said
-        .split_once("\r\n\r\n")
-        .with_context(|| format!("no head: {said}{}", String::from_utf8_lossy(&output.stderr)))?;
-    let (first, headers) = head.split_once("\r\n").context("a status line")?;
-    let headers = headers.lines().filter_map(|line| line.split_once(": "));
-    let mut headers: BTreeMap<String, String> = headers
-        .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
-        .collect();
-    headers.remove("date");
+    let place = format!("{below}{path}");
+    let request = [&["--http1.1"], options, &[&place]].concat();
+    let mut answer = door::asked(&stage.node, &request)?;
+    let headers = &mut answer.headers;
     // What is gathered from several places has no length before it is sent; upstream's
     // server counts what is short while it holds it back.
     if path.starts_with("/?query=") {
         headers.remove("content-length");
         headers.remove("transfer-encoding");
     }
-    let mut body = masked(stage, body);
+    answer.body = masked(stage, &answer.body);
     if let Some(modified) = headers.get_mut("last-modified") {
         "SOME TIME".clone_into(modified);
     }
@@ -328,16 +291,11 @@ fn asked(stage: &Stage, request: &[&str], below: &str) -> Result<Answer> {
     if let Some(kind) = headers.get_mut("content-type")
         && let Some((name, boundary)) = kind.split_once("boundary=")
     {
-        body = body.replace(boundary, "BOUNDARY");
+        answer.body = answer.body.replace(boundary, "BOUNDARY");
         *kind = format!("{name}boundary=BOUNDARY");
         headers.remove("content-length");
     }
-    let status = first.split(' ').nth(1).unwrap_or_default();
-    Ok(Answer {
-        status: status.to_owned(),
-        headers,
-        body,
-    })
+    Ok(answer)
 }
 
 /// What is said of a container whose log is gone.
@@ -378,7 +336,7 @@ fn kubectl_logs_with_all_flags_is_the_same_on_both_nodes() -> Result<()> {
     }
     for stage in &stages {
         wait_for_people(stage)?;
-        lend_certificate(stage)?;
+        door::lend_certificate(&stage.lab, &stage.node)?;
     }
     // What was said a second ago is old by then.
     thread::sleep(std::time::Duration::from_secs(2));
@@ -433,7 +391,7 @@ fn ask_for_logs(stages: &[Stage; 2], queries: &[&str], found: &mut Vec<String>) 
 fn the_nodes_own_logs_are_served_as_upstream_serves_them() -> Result<()> {
     let stages = both("logs-node")?;
     for stage in &stages {
-        lend_certificate(stage)?;
+        door::lend_certificate(&stage.lab, &stage.node)?;
         let machine = stage.node.machine();
         for (name, content) in [
             ("ours/plain", &b"0123456789"[..]),

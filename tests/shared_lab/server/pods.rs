@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::lab::{Agent, BUSYBOX_IMAGE, Runtime};
 use testkit::wait;
 
-use super::{pod_resources, read_only, small};
+use super::{door, pod_resources, read_only};
 use crate::pods::stage::{SOON, Stage, is_ready, shell, sleeper};
 
 const CONFIG: &str = "readOnlyPort: 10255\n";
@@ -56,7 +56,7 @@ fn both() -> Result<[Stage; 2]> {
                 let stage = Stage::bare(&format!("lists-{letter}"), Runtime::Containerd2)?;
                 stage.node.start_agent(agent, CONFIG, &[])?;
                 stage.node.wait_ready(SOON)?;
-                small::lend_certificate(&stage.lab, &stage.node)?;
+                door::lend_certificate(&stage.lab, &stage.node)?;
                 people(&stage)?;
                 Ok::<_, anyhow::Error>(stage)
             })
@@ -154,7 +154,7 @@ fn what_is_told_of_pods_is_what_upstream_tells() -> Result<()> {
 type Leaves = BTreeMap<String, BTreeSet<String>>;
 
 fn listed(stage: &Stage, path: &str, count: usize) -> Result<Leaves> {
-    let answer = small::asked(&stage.node, &[path])?;
+    let answer = door::asked(&stage.node, &[path])?;
     let list: Value = serde_json::from_str(&answer.body).with_context(|| format!("{answer:?}"))?;
     let mut found = Leaves::new();
     let mut around = list.clone();

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use testkit::command;
 use testkit::lab::Node;
 
-use super::small::ADMIN;
+use super::door;
 
 const PATH: &str = "/debug/pprof/profile?seconds=2";
 
@@ -62,7 +62,7 @@ fn profiled(node: &Node) -> Result<Answers> {
     }
     let mut busy = node.machine().command("timeout");
     let requests = "https://127.0.0.1:10250/metrics?[1-100000]";
-    busy.args(["2", "curl"]).args(certificate());
+    busy.args(["2", "curl"]).args(door::as_client());
     busy.args(["--output", "/dev/null", requests]);
     // It is cut off when its time is up.
     busy.stdout(Stdio::null()).status()?;
@@ -84,13 +84,8 @@ fn profiled(node: &Node) -> Result<Answers> {
 
 fn curl(node: &Node) -> Command {
     let mut curl = node.machine().command("curl");
-    curl.args(certificate());
+    curl.args(door::as_client());
     curl
-}
-
-fn certificate() -> Vec<String> {
-    let files = format!("--silent --insecure --cert {ADMIN}/client.crt --key {ADMIN}/client.key");
-    files.split(' ').map(str::to_owned).collect()
 }
 
 /// As somebody reads it who wants to know what a node is busy with.

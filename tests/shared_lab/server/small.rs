@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use testkit::command;
 use testkit::lab::{Agent, Lab, Node, Runtime};
 
+use super::door::{self, Answer};
 use super::profiles;
 
 const READY: Duration = Duration::from_secs(90);
-
-/// Where the certificate of somebody who may ask lies on the nodes.
-pub(super) const ADMIN: &str = "/etc/small";
 
 /// What the role of the API server's client leaves out and these questions need.
 const RIGHTS: &str = r#"
@@ -119,13 +116,6 @@ const PROXIED: &[&str] = &[
     "nope",
 ];
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) status: String,
-    headers: BTreeMap<String, String>,
-    pub(super) body: String,
-}
-
 #[test]
 fn the_small_endpoints_answer_as_upstreams_do() -> Result<()> {
     let lab = Lab::shared()?;
@@ -137,7 +127,7 @@ fn the_small_endpoints_answer_as_upstreams_do() -> Result<()> {
     let mut wrong = BTreeMap::new();
     for node in [&theirs, &ours] {
         node.wait_ready(READY)?;
-        lend_certificate(&lab, node)?;
+        door::lend_certificate(&lab, node)?;
     }
     for request in SAME {
         let [theirs, ours] = [&theirs, &ours].map(|node| asked(node, request));
@@ -235,22 +225,17 @@ fn health(theirs: &Node, ours: &Node) -> Result<()> {
     Ok(())
 }
 
-/// A client that the nodes know: the API server's own certificate.
-pub(super) fn lend_certificate(lab: &Lab, node: &Node) -> Result<()> {
-    for ending in ["crt", "key"] {
-        let path = format!("/etc/kubernetes/pki/apiserver-kubelet-client.{ending}");
-        let content = std::fs::read(lab.control_plane().root(&path))?;
-        node.machine()
-            .write(&format!("{ADMIN}/client.{ending}"), content)?;
-    }
-    Ok(())
-}
-
 /// Whether there is an answer, or in which words there is none.
 fn proxied(lab: &Lab, node: &Node, path: &str) -> Result<(), String> {
     let name = node.name();
     let place = format!("/api/v1/nodes/{name}/proxy/{path}");
-    let said = lab.kubectl().run(["get", "--raw", &place]);
+    let said = door::decided(|| {
+        let said = lab.kubectl().run(["get", "--raw", &place]);
+        let undecided = said
+            .as_ref()
+            .is_err_and(|error| door::is_undecided(&format!("{error:#}")));
+        (said, undecided)
+    });
     let said = said.map_err(|error| format!("{error:#}").replace(name, "NODE"))?;
     if said.is_empty() {
         return Err("nothing".to_owned());
@@ -283,43 +268,10 @@ fn keys(value: &Value) -> BTreeSet<String> {
 }
 
 /// What somebody who may ask is answered: options of curl, and a path.
-pub(super) fn asked(node: &Node, request: &[&str]) -> Result<Answer> {
-    let (path, options) = request.split_last().context("a path")?;
-    let place = format!("https://127.0.0.1:10250{path}");
-    let mut curl = node.machine().command("curl");
-    let certificate = [format!("{ADMIN}/client.crt"), format!("{ADMIN}/client.key")];
-    curl.args([
-        "--silent",
-        "--show-error",
-        "--include",
-        "--insecure",
-        "--path-as-is",
-    ])
-    .args([
-        "--max-time",
-        "20",
-        "--cert",
-        &certificate[0],
-        "--key",
-        &certificate[1],
-    ])
-    .args(options)
-    .arg(place);
-    let said = command::run(&mut curl)?;
-    let (head, body) = said.split_once("\r\n\r\n").context("a head")?;
-    let (first, headers) = head.split_once("\r\n").context("a status line")?;
-    let headers = headers.lines().filter_map(|line| line.split_once(": "));
-    let mut headers: BTreeMap<String, String> = headers
-        .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
-        .collect();
-    headers.remove("date");
+fn asked(node: &Node, request: &[&str]) -> Result<Answer> {
+    let mut answer = door::asked(node, request)?;
     // Who knows the length says it.
-    headers.remove("content-length");
-    headers.remove("transfer-encoding");
-    let status = first.split(' ').nth(1).unwrap_or_default();
-    Ok(Answer {
-        status: status.to_owned(),
-        headers,
-        body: body.to_owned(),
-    })
+    answer.headers.remove("content-length");
+    answer.headers.remove("transfer-encoding");
+    Ok(answer)
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use testkit::lab::{BUSYBOX_IMAGE, Runtime};
 use testkit::wait;
 
-use super::upgrades;
+use super::{door, upgrades};
 use crate::pods::stage::{SOON, Stage, shell};
 
 const MIB: usize = 1024 * 1024;
@@ -487,17 +487,23 @@ fn who_asks_for_streams_wrongly_is_told_as_upstream_tells() -> Result<()> {
         ] {
             let path = path.replace("NS", namespace);
             let path = format!("/api/v1/nodes/{node}/proxy/{path}");
-            let mut kubectl = stage.kubectl().command();
-            if post {
-                kubectl.args(["create", "-f", "-", "--raw", &path]);
-            } else {
-                kubectl.args(["get", "--raw", &path]);
-            }
             let Seen {
                 code,
                 stdout,
                 stderr,
-            } = watch(kubectl, b"")?;
+            } = door::decided(|| {
+                let mut kubectl = stage.kubectl().command();
+                if post {
+                    kubectl.args(["create", "-f", "-", "--raw", &path]);
+                } else {
+                    kubectl.args(["get", "--raw", &path]);
+                }
+                let seen = watch(kubectl, b"");
+                let undecided = seen
+                    .as_ref()
+                    .is_ok_and(|seen| door::is_undecided(&seen.stderr));
+                (seen, undecided)
+            })?;
             let said = format!("{code:?} {}{stderr}", String::from_utf8_lossy(&stdout));
             let said = said.replace(namespace, "NS").replace(node, "NODE");
             told.push((path.replace(namespace, "NS").replace(node, "NODE"), said));
