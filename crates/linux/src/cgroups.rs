@@ -7,11 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use rustix::fs::CWD;
 use rustix::process::{Pid, Signal, kill_process};
 use seams::host::{CgroupFacts, CgroupValue, CgroupVersion, HostError};
 
+use crate::figures::directory;
 use crate::files::Files;
 
 #[cfg(test)]
@@ -67,6 +71,9 @@ pub(crate) struct Hierarchies {
 struct Hierarchy {
     controllers: BTreeSet<String>,
     root: PathBuf,
+    /// The root, held open once groups are read: the way to a group is half as long from
+    /// there, and hundreds are opened for one look at a node.
+    opened: OnceLock<OwnedFd>,
 }
 
 impl Hierarchies {
@@ -77,7 +84,7 @@ impl Hierarchies {
             let root = files.path(UNIFIED);
             return Ok(Self {
                 version: CgroupVersion::V2,
-                all: vec![Hierarchy { controllers, root }],
+                all: vec![Hierarchy::new(controllers, root)],
                 beside: None,
             });
         }
@@ -96,20 +103,16 @@ impl Hierarchies {
             );
             return Err(HostError::new(MOUNTS, cause));
         }
-        let hierarchies = shortest.into_iter().map(|(controllers, point)| Hierarchy {
-            controllers,
-            root: files.path(point),
-        });
+        let hierarchies = shortest
+            .into_iter()
+            .map(|(controllers, point)| Hierarchy::new(controllers, files.path(point)));
         Ok(Self {
             version: CgroupVersion::V1,
             all: hierarchies.collect(),
             beside: mounts
                 .lines()
                 .find_map(version_2_mount)
-                .map(|point| Hierarchy {
-                    controllers: BTreeSet::new(),
-                    root: files.path(point),
-                }),
+                .map(|point| Hierarchy::new(BTreeSet::new(), files.path(point))),
         })
     }
 
@@ -141,14 +144,25 @@ impl Hierarchies {
         self.version
     }
 
-    /// Where a group is in the hierarchy of a controller; the second version has one
-    /// place for all, also for what a machine does not control.
+    /// Where a group is in the hierarchy of a controller.
     pub(crate) fn place(&self, controller: &str, path: &Path) -> Option<PathBuf> {
-        let hierarchy = match self.version {
+        Some(self.that_tells(controller)?.group(path))
+    }
+
+    /// The same as a directory to read files of; `None` if it is not there.
+    pub(crate) fn open(&self, controller: &str, path: &Path) -> io::Result<Option<OwnedFd>> {
+        match self.that_tells(controller) {
+            Some(hierarchy) => hierarchy.open(path),
+            None => Ok(None),
+        }
+    }
+
+    /// The second version has one place for all, also for what a machine does not control.
+    fn that_tells(&self, controller: &str) -> Option<&Hierarchy> {
+        match self.version {
             CgroupVersion::V1 => self.of(controller),
             CgroupVersion::V2 => self.all.first(),
-        };
-        Some(hierarchy?.group(path))
+        }
     }
 
     fn of(&self, controller: &str) -> Option<&Hierarchy> {
@@ -241,9 +255,34 @@ impl Hierarchies {
     }
 }
 
+fn below_root(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
 impl Hierarchy {
+    fn new(controllers: BTreeSet<String>, root: PathBuf) -> Self {
+        Self {
+            controllers,
+            root,
+            opened: OnceLock::new(),
+        }
+    }
+
     fn group(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+        self.root.join(below_root(path))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Option<OwnedFd>> {
+        let root = match self.opened.get() {
+            Some(root) => root,
+            None => match directory(CWD, &self.root)? {
+                Some(root) => self.opened.get_or_init(|| root),
+                None => return Ok(None),
+            },
+        };
+        let path = below_root(path);
+        let own = path.as_os_str().is_empty();
+        directory(root, if own { Path::new(".") } else { path })
     }
 
     /// The groups from below the root down to `path`.

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -106,9 +106,9 @@ fn is_absent(error: Errno) -> bool {
 }
 
 /// A directory to read files of; `None` if it is not there.
-fn directory(path: &Path) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn directory(from: impl AsFd, path: &Path) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(CWD, path, flags, Mode::empty()) {
+    match openat(from, path, flags, Mode::empty()) {
         Ok(directory) => Ok(Some(directory)),
         Err(error) if is_absent(error) => Ok(None),
         Err(error) => Err(error.into()),

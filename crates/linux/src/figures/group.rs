@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Stat, fstat, statat};
 use seams::host::{CgroupVersion, Depth, GroupFigures, GroupLimits, Pressures};
 
-use super::{Reader, directory, parse, processes};
+use super::{Reader, parse, processes};
 use crate::cgroups::Hierarchies;
 use crate::files::Files;
 use parse::Counted;
@@ -17,6 +17,7 @@ use parse::Counted;
 const OLD_1: &str = "cgroup.clone_children";
 const OLD_2: &str = "cgroup.events";
 
+/// Every hierarchy of version 1 has its own, and runtimes put processes into all of them.
 const LIST: &str = "cgroup.procs";
 
 /// What blkio can tell with, the better first.
@@ -63,12 +64,12 @@ pub(crate) fn of_group(
 pub(crate) fn cpu_time(hierarchies: &Hierarchies, path: &Path) -> io::Result<Option<u64>> {
     let mut reader = Reader::default();
     match hierarchies.version() {
-        CgroupVersion::V1 => match open(hierarchies, "cpuacct", path)? {
+        CgroupVersion::V1 => match hierarchies.open("cpuacct", path)? {
             Some(group) => reader.number(&group, "cpuacct.usage"),
             None => Ok(None),
         },
         CgroupVersion::V2 => {
-            let Some(group) = open(hierarchies, "cpu", path)? else {
+            let Some(group) = hierarchies.open("cpu", path)? else {
                 return Ok(None);
             };
             let mut figures = GroupFigures::default();
@@ -82,19 +83,12 @@ pub(crate) fn cpu_time(hierarchies: &Hierarchies, path: &Path) -> io::Result<Opt
 
 /// The oldest process of a group itself.
 pub(crate) fn first_process(hierarchies: &Hierarchies, path: &Path) -> io::Result<Option<u32>> {
-    let Some(group) = open(hierarchies, "cpu", path)? else {
+    let Some(group) = hierarchies.open("memory", path)? else {
         return Ok(None);
     };
     let mut reader = Reader::default();
     let list = reader.text(&group, LIST)?;
     Ok(list.and_then(processes::first))
-}
-
-fn open(hierarchies: &Hierarchies, controller: &str, path: &Path) -> io::Result<Option<OwnedFd>> {
-    match hierarchies.place(controller, path) {
-        Some(group) => directory(&group),
-        None => Ok(None),
-    }
 }
 
 struct Look<'a> {
@@ -111,7 +105,7 @@ impl Look<'_> {
     }
 
     fn open(&self, controller: &str) -> io::Result<Option<OwnedFd>> {
-        open(self.hierarchies, controller, self.path)
+        self.hierarchies.open(controller, self.path)
     }
 
     fn version_1(&mut self) -> io::Result<Option<GroupFigures>> {
@@ -125,17 +119,14 @@ impl Look<'_> {
             return Ok(Some(figures));
         }
         figures.created = created(&memory, OLD_1);
-        let cpu = self.open("cpu")?;
-        if let Some(cpu) = &cpu {
-            self.processes(cpu, &mut figures)?;
-        }
+        self.processes(&memory, &mut figures)?;
         if self.depth < Depth::Everything {
             return Ok(Some(figures));
         }
         if let Some(text) = self.reader.record(&accounts, "cpuacct.stat")? {
             parse::cpu_modes(text, &mut figures.cpu);
         }
-        if let Some(cpu) = &cpu {
+        if let Some(cpu) = &self.open("cpu")? {
             if let Some(text) = self.reader.record(cpu, "cpu.stat")? {
                 parse::cpu_stat(text, &mut figures.cpu);
             }

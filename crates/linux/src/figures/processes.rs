@@ -75,7 +75,7 @@ pub(super) fn most_open_files(
     reader: &mut Reader,
     process: u32,
 ) -> io::Result<Option<u64>> {
-    let Some(own) = directory(&files.path(format!("{PROCESSES}/{process}")))? else {
+    let Some(own) = directory(CWD, &files.path(format!("{PROCESSES}/{process}")))? else {
         return Ok(None);
     };
     let limits = reader.text(&own, "limits")?;

@@ -47,7 +47,7 @@ fn version_1() -> TempDir {
         ("cpu,cpuacct", "cpu.shares", "512\n"),
         ("cpu,cpuacct", "cpu.cfs_period_us", "100000\n"),
         ("cpu,cpuacct", "cpu.cfs_quota_us", "-1\n"),
-        ("cpu,cpuacct", "cgroup.procs", "41\n42\n"),
+        ("memory", "cgroup.procs", "41\n42\n"),
         (
             "memory",
             "memory.stat",
