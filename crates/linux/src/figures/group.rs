@@ -20,6 +20,9 @@ const OLD_2: &str = "cgroup.events";
 /// Every hierarchy of version 1 has its own, and runtimes put processes into all of them.
 const LIST: &str = "cgroup.procs";
 
+/// What version 1 has for no limit: all that fits, in whole pages of up to 64 KiB.
+const NO_LIMIT: u64 = i64::MAX as u64 - 0xffff;
+
 /// What blkio can tell with, the better first.
 const BLOCK_IO: [(&str, &str); 4] = [
     (
@@ -144,12 +147,18 @@ impl Look<'_> {
     }
 
     fn memory_1(&mut self, group: &OwnedFd, figures: &mut GroupFigures) -> io::Result<()> {
+        let mut above = None;
         if let Some(text) = self.reader.record(group, "memory.stat")? {
             parse::memory_stat_1(text, &mut figures.memory);
+            above = parse::swap_limit_of_all(text);
         }
         figures.memory.usage = self.number(group, "memory.usage_in_bytes")?;
         figures.limits.memory = self.number(group, "memory.limit_in_bytes")?;
-        figures.limits.swap = self.number(group, "memory.memsw.limit_in_bytes")?;
+        figures.limits.swap = match above {
+            // Then it has none of its own either, and most have none.
+            Some(limit) if limit >= NO_LIMIT => limit,
+            _ => self.number(group, "memory.memsw.limit_in_bytes")?,
+        };
         if self.depth < Depth::Everything {
             return Ok(());
         }

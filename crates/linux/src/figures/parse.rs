@@ -77,6 +77,14 @@ pub(super) fn memory_stat_1(text: &str, memory: &mut MemoryFigures) {
     }
 }
 
+/// In `memory.stat` of version 1: the least of what a group and those above it may have of
+/// memory and swap together.
+pub(super) fn swap_limit_of_all(text: &str) -> Option<u64> {
+    let mut lines = pairs(text);
+    let limit = lines.find(|(name, _)| *name == "hierarchical_memsw_limit")?;
+    Some(limit.1)
+}
+
 /// `memory.stat` of version 2.
 pub(super) fn memory_stat_2(text: &str, memory: &mut MemoryFigures) {
     for (name, value) in pairs(text) {

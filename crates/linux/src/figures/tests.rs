@@ -194,6 +194,38 @@ fn a_group_of_version_1_is_read_from_every_hierarchy() {
     assert_eq!(first("/kubepods/pod2"), None);
 }
 
+#[test]
+fn a_swap_limit_of_version_1_is_not_asked_for_where_nothing_above_has_one_either() {
+    let own = 5000;
+    for (above, wanted) in [
+        ("", own),
+        ("hierarchical_memsw_limit 4000\n", own),
+        (
+            "hierarchical_memsw_limit 9223372036854771712\n",
+            9_223_372_036_854_771_712,
+        ),
+        // With pages of 64 KiB.
+        (
+            "hierarchical_memsw_limit 9223372036854710272\n",
+            9_223_372_036_854_710_272,
+        ),
+    ] {
+        let root = version_1();
+        let file = format!("sys/fs/cgroup/memory/{POD}/memory.stat");
+        put(
+            root.path(),
+            &file,
+            &format!("cache 1\n{above}total_cache 300\n"),
+        );
+        let found = look(&root, POD, Depth::Usage).unwrap();
+        assert_eq!(
+            (found.limits.swap, found.memory.cache),
+            (wanted, 300),
+            "{above:?}"
+        );
+    }
+}
+
 fn version_2() -> TempDir {
     let root = tree(&[("sys/fs/cgroup/cgroup.controllers", "cpu io memory pids\n")]);
     let files = [

@@ -234,20 +234,20 @@ impl Looking {
                 look.sandbox = self.group(host, found, &place, id);
             }
             // Nothing else of it is told.
-            Some(id) => {
-                let group = found.of_container(host, &place, id);
-                process = group.and_then(|group| host.first_process(&group).ok().flatten());
-            }
+            Some(id) => process = found.process_of_sandbox(host, &place, id),
         }
         for (running, figures) in &mut look.containers {
             *figures = self.group(host, found, &place, &running.of(&pod).id);
         }
         // Some runtimes have no process for the sandbox itself.
-        let process = process.or_else(|| {
+        let of_others = || {
             let mut rows = look.sandbox.iter().chain(look.rows_of_containers());
             rows.find_map(|row| row.figures.processes.first)
-        });
-        look.network = self.network(host, process);
+        };
+        look.network = self.network(host, process.or_else(of_others));
+        if let Some(id) = sandbox.filter(|_| process.is_some() && look.network.is_none()) {
+            found.lost(id);
+        }
         look
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Found {
     pods: HashMap<PodUid, PathBuf>,
     /// By the container's or the sandbox's id.
     containers: HashMap<String, PathBuf>,
+    /// The first process of a sandbox, by its id.
+    sandboxes: HashMap<String, u32>,
 }
 
 impl Found {
@@ -79,9 +81,26 @@ impl Found {
         Some(place)
     }
 
+    /// The process that a sandbox has for as long as it is there. `None`: it has none.
+    pub(super) fn process_of_sandbox(
+        &mut self,
+        host: &dyn Host,
+        pod: &Path,
+        id: &str,
+    ) -> Option<u32> {
+        if let Some(known) = self.sandboxes.get(id) {
+            return Some(*known);
+        }
+        let group = self.of_container(host, pod, id)?;
+        let process = host.first_process(&group).ok()??;
+        self.sandboxes.insert(id.to_owned(), process);
+        Some(process)
+    }
+
     /// It was not there any more.
     pub(super) fn lost(&mut self, id: &str) {
         self.containers.remove(id);
+        self.sandboxes.remove(id);
     }
 
     pub(super) fn lost_pod(&mut self, uid: &PodUid) {
@@ -92,6 +111,7 @@ impl Found {
     pub(super) fn keep(&mut self, pods: &HashSet<&PodUid>, containers: &HashSet<&str>) {
         self.pods.retain(|uid, _| pods.contains(uid));
         self.containers.retain(|id, _| containers.contains(&**id));
+        self.sandboxes.retain(|id, _| containers.contains(&**id));
     }
 }
 
@@ -106,7 +126,38 @@ fn is_of(name: &str, id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use testkit::host::LinuxHost;
+
     use super::*;
+
+    #[test]
+    fn the_process_of_a_sandbox_is_known_until_it_is_lost() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root
+            .path()
+            .join("sys/fs/cgroup/kubepods/podu1/crio-s1.scope");
+        std::fs::create_dir_all(&group).unwrap();
+        let controllers = root.path().join("sys/fs/cgroup/cgroup.controllers");
+        std::fs::write(controllers, "cpu memory\n").unwrap();
+        let runs = |processes: &str| std::fs::write(group.join("cgroup.procs"), processes).unwrap();
+        let host = LinuxHost::new(root.path().to_owned());
+        let mut found = Found::default();
+        let ask =
+            |found: &mut Found| found.process_of_sandbox(&host, Path::new("/kubepods/podu1"), "s1");
+        runs("");
+        assert_eq!(ask(&mut found), None);
+        runs("41\n");
+        assert_eq!(ask(&mut found), Some(41));
+        runs("42\n");
+        assert_eq!(ask(&mut found), Some(41));
+        found.lost("s1");
+        assert_eq!(ask(&mut found), Some(42));
+        runs("43\n");
+        found.keep(&HashSet::new(), &HashSet::from(["s1"]));
+        assert_eq!(ask(&mut found), Some(42));
+        found.keep(&HashSet::new(), &HashSet::new());
+        assert_eq!(ask(&mut found), Some(43));
+    }
 
     #[test]
     fn a_containers_group_has_its_id_in_its_name() {

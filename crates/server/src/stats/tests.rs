@@ -361,6 +361,23 @@ fn pod() -> ObservedPod {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_sandbox_whose_process_is_gone_is_asked_for_another() {
+    let scene = Scene::new(true, false);
+    let received = async || {
+        let summary = scene.summary("").await;
+        scene.clock.sleep(Duration::from_secs(2)).await;
+        summary["pods"][0]["network"]["rxBytes"].clone()
+    };
+    assert_eq!(received().await, 9);
+    fs::remove_dir_all(scene.root.path().join("proc/41")).unwrap();
+    put(scene.root.path(), "proc/44/net/dev", &interfaces(12));
+    let list = format!("sys/fs/cgroup/{POD}/cri-containerd-s1.scope/cgroup.procs");
+    put(scene.root.path(), &list, "44\n");
+    assert_eq!(received().await, Value::Null);
+    assert_eq!(received().await, 12);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_summary_tells_of_the_node_and_of_what_runs() {
     let scene = Scene::new(true, false);
     let summary = scene.summary("").await;
