@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use testkit::lab::{Lab, Node};
+use testkit::lab::{Kubectl, Lab, Node};
 use testkit::wait;
 
 /// Where the certificate of somebody who may ask lies on the nodes.
@@ -70,6 +70,18 @@ pub(super) fn decided<T: Debug>(mut ask: impl FnMut() -> (Result<T>, bool)) -> R
         }
         Ok(answer)
     })?
+}
+
+/// What a node answers through the API server.
+pub(super) fn through_api(kubectl: &Kubectl, node: &Node, path: &str) -> Result<String> {
+    let place = format!("/api/v1/nodes/{}/proxy{path}", node.name());
+    decided(|| {
+        let said = kubectl.run(["get", "--raw", &place]);
+        let undecided = said
+            .as_ref()
+            .is_err_and(|error| is_undecided(&format!("{error:#}")));
+        (said, undecided)
+    })
 }
 
 fn asked_once(node: &Node, request: &[&str]) -> Result<Answer> {

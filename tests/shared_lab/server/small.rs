@@ -228,14 +228,7 @@ fn health(theirs: &Node, ours: &Node) -> Result<()> {
 /// Whether there is an answer, or in which words there is none.
 fn proxied(lab: &Lab, node: &Node, path: &str) -> Result<(), String> {
     let name = node.name();
-    let place = format!("/api/v1/nodes/{name}/proxy/{path}");
-    let said = door::decided(|| {
-        let said = lab.kubectl().run(["get", "--raw", &place]);
-        let undecided = said
-            .as_ref()
-            .is_err_and(|error| door::is_undecided(&format!("{error:#}")));
-        (said, undecided)
-    });
+    let said = door::through_api(&lab.kubectl(), node, &format!("/{path}"));
     let said = said.map_err(|error| format!("{error:#}").replace(name, "NODE"))?;
     if said.is_empty() {
         return Err("nothing".to_owned());

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use testkit::lab::{BUSYBOX_IMAGE, Kubectl, Lab, Node, Runtime};
 use testkit::wait;
 
+use super::door;
+
 const READY: Duration = Duration::from_secs(60);
 const RUNNING: Duration = Duration::from_secs(120);
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -134,8 +136,7 @@ impl<'a> Scene<'a> {
     }
 
     fn raw(&self, path: &str) -> Result<String> {
-        let path = format!("/api/v1/nodes/{}/proxy{path}", self.node.name());
-        self.kubectl.run(["get", "--raw", &path])
+        door::through_api(&self.kubectl, self.node, path)
     }
 
     fn summary(&self, query: &str) -> Result<Value> {

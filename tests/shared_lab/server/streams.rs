@@ -76,8 +76,7 @@ impl Teller {
 
     /// How many requests of a kind the node itself has served over `WebSockets`.
     fn over_web_sockets(&self, kind: &str) -> Result<u64> {
-        let path = format!("/api/v1/nodes/{}/proxy/metrics", self.stage.node.name());
-        let page = self.stage.kubectl().run(["get", "--raw", &path])?;
+        let page = door::through_api(&self.stage.kubectl(), &self.stage.node, "/metrics")?;
         let start =
             format!("kubelet_websocket_streaming_requests_total{{subresource=\"{kind}\"}} ");
         let count = page.lines().find_map(|line| line.strip_prefix(&start));

@@ -11,15 +11,28 @@ use crate::pods::stage::{Stage, shell};
 const PLACE: &str = "/var/options";
 
 /// Claims, by the directory on the node that is behind each: one whose root is the pod's
-/// group's already, and one whose root is not.
-const CLAIMS: [&str; 2] = ["same", "other"];
+/// group's already, one whose root is not, and one that is nobody's to change.
+const CLAIMS: [(&str, Kind); 3] = [
+    ("same", Kind::Local),
+    ("other", Kind::Local),
+    ("host", Kind::HostPath),
+];
+
+/// What is behind the claim that comes and goes with the pod.
+const EPHEMERAL: (&str, Kind) = ("own", Kind::Local);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Local,
+    HostPath,
+}
 
 /// What the node has beforehand. Nothing is behind the device.
 const FURNISH: &str = "\
-mkdir -p same other
+mkdir -p same other host own
 echo text > file
 mknod block b 7 200
-for d in same other; do echo kept > $d/file; chown 5:999 $d/file; done
+for d in same other host own; do echo kept > $d/file; chown 5:999 $d/file; done
 chgrp 2000 same
 chmod 2775 same";
 
@@ -35,8 +48,11 @@ try() { touch $1/new 2>/dev/null && echo $1 can be written || echo $1 cannot be 
 stat -c '%n: %F' /block /null /socket /file /made
 cat /file
 for d in /deep /deep/inner /shallow /shallow/inner; do try $d; done
-stat -c '%n: %u %g' /same /same/file /other /other/file
-for d in /same /other; do try $d; done
+stat -c '%n: %u %g' /same /same/file /other /other/file /host /host/file /own /own/file
+for d in /same /other /host /own; do try $d; done
+for d in /no-map /no-secret /some /mixed /frozen /sealed; do echo $d: $(ls $d); done
+cat /some/here /mixed/here /frozen/key /sealed/key
+try /no-map
 ls /image/bin/busybox
 try /image";
 
@@ -55,16 +71,35 @@ text
 /same/file: 5 999
 /other: 0 2000
 /other/file: 5 2000
+/host: 0 0
+/host/file: 5 999
+/own: 0 2000
+/own/file: 5 2000
 /same can be written
 /other can be written
+/host can be written
+/own can be written
+/no-map:
+/no-secret:
+/some: here
+/mixed: here
+/frozen: key
+/sealed: key
+word
+word
+word
+secret word
+/no-map cannot be written
 /image/bin/busybox
 /image cannot be written
 ";
 
-fn volumes() -> Value {
+fn volumes(namespace: &str) -> Value {
     let path = |name: &str, path: &str, kind: &str| json!({"name": name, "hostPath": {"path": path, "type": kind}});
     let own = |name: &str, kind: &str| path(name, &format!("{PLACE}/{name}"), kind);
     let claim = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+    let missing = json!([{"key": "nope", "path": "nope"}, {"key": "key", "path": "here"}]);
+    let template = claim_for(namespace, EPHEMERAL.0);
     let image = json!({"reference": BUSYBOX_IMAGE, "pullPolicy": "IfNotPresent"});
     json!([
         own("block", "BlockDevice"),
@@ -76,12 +111,50 @@ fn volumes() -> Value {
         {"name": "image", "image": image},
         claim("same"),
         claim("other"),
+        claim("host"),
+        {"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": template}}},
+        {"name": "no-map", "configMap": {"name": "nobody", "optional": true}},
+        {"name": "no-secret", "secret": {"secretName": "nobody", "optional": true}},
+        {"name": "some", "configMap": {"name": "frozen", "optional": true, "items": missing}},
+        {"name": "mixed", "projected": {"sources": [
+            {"configMap": {"name": "nobody", "optional": true}},
+            {"configMap": {"name": "frozen", "optional": true, "items": missing}},
+        ]}},
+        {"name": "frozen", "configMap": {"name": "frozen"}},
+        {"name": "sealed", "secret": {"secretName": "sealed"}},
     ])
+}
+
+/// A config map and a secret that nobody can change.
+fn unchangeable(stage: &Stage) -> Result<()> {
+    stage.create(&json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "frozen"},
+        "immutable": true, "data": {"key": "word\n"},
+    }))?;
+    stage.create(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sealed"},
+        "immutable": true, "stringData": {"key": "secret word\n"},
+    }))
 }
 
 fn mounts() -> Value {
     let whole = [
-        "block", "null", "socket", "file", "made", "same", "other", "image",
+        "block",
+        "null",
+        "socket",
+        "file",
+        "made",
+        "same",
+        "other",
+        "host",
+        "own",
+        "image",
+        "no-map",
+        "no-secret",
+        "some",
+        "mixed",
+        "frozen",
+        "sealed",
     ];
     let whole = whole.map(|name| json!({"name": name, "mountPath": format!("/{name}")}));
     let others = [
@@ -107,31 +180,45 @@ impl Drop for Persistent<'_> {
 }
 
 impl Persistent<'_> {
-    /// A volume of a directory of the node, and a claim for it.
-    fn make(&mut self, claim: &str) -> Result<()> {
+    /// A volume of a directory of the node.
+    fn make(&mut self, (directory, kind): (&str, Kind)) -> Result<()> {
         let stage = self.stage;
-        let name = format!("{}-{claim}", stage.namespace());
+        let name = volume_of(stage.namespace(), directory);
         let here = json!({
             "key": "kubernetes.io/hostname", "operator": "In", "values": [stage.node.name()],
         });
-        let amount = json!({"storage": "1Mi"});
+        let mut spec = json!({
+            "capacity": amount(), "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        });
+        let kind = match kind {
+            Kind::Local => "local",
+            Kind::HostPath => "hostPath",
+        };
+        spec[kind] = json!({"path": format!("{PLACE}/{directory}")});
         stage.create(&json!({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-            "spec": {
-                "capacity": amount, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
-                "persistentVolumeReclaimPolicy": "Retain", "local": {"path": format!("{PLACE}/{claim}")},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-            },
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec,
         }))?;
-        self.names.push(name.clone());
-        stage.create(&json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": name,
-                "resources": {"requests": amount},
-            },
-        }))
+        self.names.push(name);
+        Ok(())
     }
+}
+
+fn amount() -> Value {
+    json!({"storage": "1Mi"})
+}
+
+fn volume_of(namespace: &str, directory: &str) -> String {
+    format!("{namespace}-{directory}")
+}
+
+/// What a claim asks for that is to get the volume of a directory.
+fn claim_for(namespace: &str, directory: &str) -> Value {
+    json!({
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+        "volumeName": volume_of(namespace, directory), "resources": {"requests": amount()},
+    })
 }
 
 #[test]
@@ -154,9 +241,15 @@ fn look(agent: Agent, name: &str) -> Result<()> {
         stage: &stage,
         names: Vec::new(),
     };
-    for claim in CLAIMS {
-        persistent.make(claim)?;
+    for behind in CLAIMS {
+        persistent.make(behind)?;
+        stage.create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": behind.0},
+            "spec": claim_for(stage.namespace(), behind.0),
+        }))?;
     }
+    persistent.make(EPHEMERAL)?;
+    unchangeable(&stage)?;
     let mut container = shell(LOOK);
     container["volumeMounts"] = mounts();
     let mut before = shell(MOUNTS);
@@ -170,7 +263,7 @@ fn look(agent: Agent, name: &str) -> Result<()> {
     let more = json!({
         "restartPolicy": "Never",
         "initContainers": [before],
-        "volumes": volumes(),
+        "volumes": volumes(stage.namespace()),
         "securityContext": {"fsGroup": 2000, "fsGroupChangePolicy": "OnRootMismatch"},
     });
     stage.create_pod("p", container, more)?;
@@ -180,9 +273,12 @@ fn look(agent: Agent, name: &str) -> Result<()> {
     let uid = uid(&pod)?.to_owned();
     stage.run(&["delete", "pod", "p", "--timeout=60s"])?;
     wait_no_trace(&stage, &uid)?;
-    let kept = format!("cd {PLACE}; cat same/file other/file; stat -c '%n %u %g' same/file; ls");
+    let kept = format!(
+        "cd {PLACE}; cat same/file other/file host/file own/file; stat -c '%n %u %g' same/file; ls"
+    );
     let kept = on_node(&stage, &kept)?;
-    let wanted = "kept\nkept\nsame/file 5 999\nblock\nfile\nmade\nother\nsame\n";
+    let wanted =
+        "kept\nkept\nkept\nkept\nsame/file 5 999\nblock\nfile\nhost\nmade\nother\nown\nsame\n";
     ensure!(kept == wanted, "what is the node's stays: {kept}");
     drop(persistent);
     stage.end()
