@@ -262,6 +262,40 @@ async fn a_container_that_is_added_is_started_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_is_there_keeps_nothing_waiting_though_it_could_not_be_had_again() {
+    let mut scene = Scene::new();
+    let directory = Path::new(ROOT).join("pods/p/volumes/kubernetes.io~empty-dir/data");
+    let machine = Arc::clone(&scene.node.machine);
+    let with = |name: &str| {
+        json!({
+            "name": name, "image": "i:1", "imagePullPolicy": "IfNotPresent",
+            "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+        })
+    };
+    let notes = json!({ "sim.ferrolet.dev/run-time.c": "30s" });
+    let mut spec = json!({
+        "containers": [with("c")],
+        "volumes": [{ "name": "data", "emptyDir": {} }],
+    });
+    scene.put("p", &notes, &spec, 5).await;
+    assert!(scene.look().is_running("p"));
+    machine.remove_tree(&directory).unwrap();
+    machine.write_file(&directory, b"", 0o644).unwrap();
+    spec["ephemeralContainers"] = json!([with("e")]);
+    scene.put("p", &notes, &spec, 5).await;
+    assert_eq!(scene.look().running("p", "e").len(), 1);
+    let told = scene.node.told.of("p", "FailedMount");
+    assert!(told.iter().any(|one| one.contains("data")), "{told:?}");
+    scene.pass(60).await;
+    assert!(scene.count(Act::Start, "p", "c") > 1);
+    // An agent that knows of no volume waits for all of them, as upstream does.
+    scene.begin_anew(5).await;
+    let before = scene.count(Act::Start, "p", "c");
+    scene.pass(120).await;
+    assert_eq!(scene.count(Act::Start, "p", "c"), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_runs_outside_its_cgroup_begins_anew_inside() {
     let mut scene = Scene::new();
     scene.put("p", &json!({}), &greedy(5), 5).await;

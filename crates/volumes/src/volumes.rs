@@ -92,6 +92,8 @@ impl fmt::Display for VolumeFailure {
 pub struct MountError {
     /// At least one.
     pub failures: Vec<VolumeFailure>,
+    /// The others.
+    pub volumes: Vec<MountedVolume>,
     /// What people should know of the others.
     pub notices: Vec<Notice>,
 }
@@ -412,7 +414,11 @@ impl Volumes {
         }
         let notices = done.notices;
         if !failures.is_empty() {
-            return Err(MountError { failures, notices });
+            return Err(MountError {
+                failures,
+                volumes,
+                notices,
+            });
         }
         let look_again = self.on.objects.is_silent(&needed).then(|| {
             let clock = &self.on.clock;
@@ -552,6 +558,7 @@ fn all_failed(pod: &Pod, problem: impl Fn() -> VolumeProblem) -> MountError {
     });
     MountError {
         failures: failures.collect(),
+        volumes: Vec::new(),
         notices: Vec::new(),
     }
 }

@@ -375,7 +375,8 @@ impl Worker {
             Ok(()) = self.observed.changed() => Woken::Observation,
             () = on.clock.sleep(pause) => Woken::Time,
             () = on.volumes.changed(&uid), if active && !self.volumes_unread => Woken::Volumes,
-            () = refresh, if active => Woken::Volumes,
+            // What is not prepared is about to be, as a whole.
+            () = refresh, if active && self.memory.prepared => Woken::Volumes,
             () = self.objects.changed(), if active => Woken::Objects,
             () = self.probing.place.changed() => Woken::Probes,
             Ok(_) = node.wait_for(|view| view.network_problem.is_none()), if blocked => Woken::Node,

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tracing::warn;
 use types::observed::{ContainerState, ObservedPod};
+use volumes::Mounted;
 use volumes::ownership::IN_PROGRESS;
 
 use super::{Outcome, RETRY};
@@ -79,25 +80,53 @@ impl Worker {
                 self.memory.prepared = true;
                 Outcome::Done
             }
-            Err(error) => self.volumes_failed(slot, &error),
+            Err(error) => match self.still_mounted(&error) {
+                Some(mounted) => {
+                    self.tell_failures(slot, &error);
+                    self.mounted = Some(mounted);
+                    self.said_of_itself = said_of_itself;
+                    self.mounting = Mounting::default();
+                    self.memory.prepared = true;
+                    Outcome::Done
+                }
+                None => self.volumes_failed(slot, &error),
+            },
+        }
+    }
+
+    /// What a pod that has been prepared before has, where what fails now was set up then: it
+    /// is there as it was, and no reason to let the pod wait. It is looked at again soon.
+    fn still_mounted(&self, error: &volumes::MountError) -> Option<Mounted> {
+        let mut volumes = error.volumes.clone();
+        for failure in &error.failures {
+            let mut before = self.mounted.iter().flat_map(|mounted| &mounted.volumes);
+            volumes.push(before.find(|one| one.name == failure.volume)?.clone());
+        }
+        Some(Mounted {
+            volumes,
+            refresh_at: Some(self.on.clock.now() + self.on.spread(RETRY)),
+            notices: Vec::new(),
+        })
+    }
+
+    fn tell_failures(&self, slot: &Slot, error: &volumes::MountError) {
+        self.tell_notices(slot, &error.notices);
+        for failure in &error.failures {
+            if !failure.problem.is_unprocessed() && !failure.problem.is_awaited() {
+                let message = failure.to_string();
+                self.on.telling.warning(&slot.pod, "FailedMount", message);
+            }
         }
     }
 
     fn volumes_failed(&mut self, slot: &Slot, error: &volumes::MountError) -> Outcome {
         let on = Arc::clone(&self.on);
-        self.tell_notices(slot, &error.notices);
-        let mut failure = Failure {
+        self.tell_failures(slot, error);
+        let mut failures = error.failures.iter();
+        let failure = Failure {
             unprocessed: error.is_unprocessed(),
-            tried: false,
+            tried: failures.any(|one| !one.problem.is_unprocessed()),
         };
-        let failures = error.failures.iter();
-        for one in failures.filter(|one| !one.problem.is_unprocessed()) {
-            failure.tried = true;
-            if !one.problem.is_awaited() {
-                let message = one.to_string();
-                on.telling.warning(&slot.pod, "FailedMount", message);
-            }
-        }
         let (now, again) = (on.clock.uptime(), on.spread(RETRY));
         let verdict = self.mounting.failed(failure, now, again);
         if verdict.tell {
