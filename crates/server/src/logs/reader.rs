@@ -96,6 +96,8 @@ struct Following {
     woken: Duration,
     /// Since when the name is not this file's.
     moved: Option<Duration>,
+    /// Since when it is another's.
+    replaced: Option<Duration>,
 }
 
 /// What is done at the end of a file.
@@ -168,6 +170,7 @@ async fn open(sources: &Sources, run: &Run, wanted: Wanted) -> Result<Log, Strin
         asked: None,
         woken: Duration::ZERO,
         moved: None,
+        replaced: None,
     });
     // After the file was opened: what is put aside by now is not newer.
     let since = if wanted.follow {
@@ -325,6 +328,7 @@ impl Log {
         if let Some(following) = &mut self.following {
             following.follower.renewed();
             following.moved = None;
+            following.replaced = None;
         }
         Ok(())
     }
@@ -388,13 +392,20 @@ impl Following {
         let named = sources.host.file_id(path);
         let named = named.map_err(|error| error.cause)?;
         let now = clock.uptime();
-        let moved = if named == Some(facts.id) {
+        if named == Some(facts.id) {
             self.moved = None;
-            None
         } else {
-            Some(now.saturating_sub(*self.moved.get_or_insert(now)))
-        };
-        if named.is_some() && moved.is_some_and(|moved| moved >= SETTLE) {
+            self.moved.get_or_insert(now);
+        }
+        // The runtime may take its time to make the next one.
+        if self.moved.is_none() || named.is_none() {
+            self.replaced = None;
+        } else {
+            self.replaced.get_or_insert(now);
+        }
+        let lasts = |since: Option<Duration>| since.map(|since| now.saturating_sub(since));
+        let moved = lasts(self.moved);
+        if lasts(self.replaced).is_some_and(|replaced| replaced >= SETTLE) {
             return Ok(None);
         }
         if self.ended && (named.is_none() || moved.is_none()) {

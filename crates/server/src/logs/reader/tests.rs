@@ -120,7 +120,8 @@ async fn a_log_is_followed_over_rotations_to_the_containers_end() {
         let (mut body, mut text) = (answer.into_body(), String::new());
         read_lines(&mut body, &mut text, 2).await;
         let mut line = 10;
-        for rotation in 0..3 {
+        // The runtime may be slow to make the next file.
+        for (rotation, slow) in [70, 70, 350].into_iter().enumerate() {
             for _ in 0..3 {
                 node.print(numbered(line..line + 1));
                 line += 1;
@@ -130,24 +131,20 @@ async fn a_log_is_followed_over_rotations_to_the_containers_end() {
             // some more: the runtime is not done with it at once.
             let mut old = fs::OpenOptions::new();
             let mut old = old.append(true).open(node.log(1)).unwrap();
-            fs::rename(node.log(1), node.log(100 + rotation)).unwrap();
-            let late = format!("2016-10-06T00:17:09Z stdout F line {line}\n");
-            node.logs
-                .sources
-                .clock
-                .sleep(Duration::from_millis(70))
-                .await;
-            std::io::Write::write_all(&mut old, late.as_bytes()).unwrap();
-            node.print(numbered(line + 2..line + 3));
-            let late = format!("2016-10-06T00:17:09Z stdout F line {}\n", line + 1);
-            node.logs
-                .sources
-                .clock
-                .sleep(Duration::from_millis(70))
-                .await;
-            std::io::Write::write_all(&mut old, late.as_bytes()).unwrap();
+            let aside = 100 + u32::try_from(rotation).unwrap();
+            fs::rename(node.log(1), node.log(aside)).unwrap();
+            let late = |line: u32| format!("2016-10-06T00:17:09Z stdout F line {line}\n");
+            let clock = &node.logs.sources.clock;
+            let writing = async {
+                clock.sleep(Duration::from_millis(slow)).await;
+                std::io::Write::write_all(&mut old, late(line).as_bytes()).unwrap();
+                node.print(numbered(line + 2..line + 3));
+                clock.sleep(Duration::from_millis(70)).await;
+                std::io::Write::write_all(&mut old, late(line + 1).as_bytes()).unwrap();
+            };
+            let lines = line as usize + 3 - 8;
+            tokio::join!(writing, read_lines(&mut body, &mut text, lines));
             line += 3;
-            read_lines(&mut body, &mut text, line as usize - 8).await;
         }
         node.print(numbered(line..line + 5));
         node.end();
