@@ -1,6 +1,6 @@
 //! Room for a bounded number of connections. When it is full, who has been doing nothing
 //! for the longest makes room, strangers first: a crowd of idle connections keeps nobody
-//! out.
+//! out. A stranger who does not take an answer that is whole does nothing, either.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -82,8 +82,8 @@ impl Seats {
     pub(crate) fn take(&self, now: Duration) -> Option<Place> {
         let mut taken = self.lock();
         if taken.seats.len() >= self.0.most {
-            let idle = taken.seats.iter().filter(|(_, seat)| !seat.is_busy());
-            let longest = idle.min_by_key(|(_, seat)| {
+            let movable = taken.seats.iter().filter(|(_, seat)| seat.may_move());
+            let longest = movable.min_by_key(|(_, seat)| {
                 let known = seat.known.load(Ordering::Relaxed);
                 (known, seat.since.load(Ordering::Relaxed))
             });
@@ -134,6 +134,16 @@ impl Seat {
 
     pub(crate) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed) || self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Its answer is whole, and a stranger leaves it lying.
+    pub(crate) fn is_left_lying(&self) -> bool {
+        let is = |what: &AtomicBool| what.load(Ordering::Relaxed);
+        is(&self.busy) && is(&self.answered) && !is(&self.kept) && !is(&self.known)
+    }
+
+    fn may_move(&self) -> bool {
+        !self.is_busy() || self.is_left_lying()
     }
 
     pub(crate) fn keep(&self) {
@@ -266,6 +276,31 @@ mod tests {
         assert_eq!(seats.taken(), 3);
         drop((places, fourth, fifth));
         assert_eq!(seats.taken(), 0);
+    }
+
+    #[test]
+    fn a_stranger_who_leaves_an_answer_lying_keeps_nobody_out() {
+        let seats = Seats::new(4, 0);
+        let places: Vec<Place> = (0..4)
+            .map(|second| seats.take(at(second)).unwrap())
+            .collect();
+        let [asking, reader, stranger, stream] = [0, 1, 2, 3].map(|index| places[index].seat());
+        for seat in [asking, reader, stranger, stream] {
+            seat.mark(true, at(4));
+        }
+        reader.known();
+        reader.answered();
+        stranger.answered();
+        stream.answered();
+        stream.keep();
+        assert!(stranger.is_left_lying() && !reader.is_left_lying());
+        let fifth = seats.take(at(5)).unwrap();
+        assert!(stranger.leave.is_cancelled());
+        fifth.seat().mark(true, at(5));
+        // Somebody is waiting for an answer, somebody has shown who they are, and the last one
+        // is no answer at all.
+        assert!(seats.take(at(6)).is_none());
+        assert!(!asking.leave.is_cancelled() && !reader.leave.is_cancelled());
     }
 
     #[test]

@@ -127,8 +127,9 @@ pub struct Stats {
     sources: Sources,
     disks: watch::Receiver<Arc<DiskLook>>,
     started: SystemTime,
-    /// One look at a time: who comes meanwhile waits without a thread.
-    turn: Semaphore,
+    /// One look at a time: who comes meanwhile waits without a thread. A look goes on when
+    /// nobody waits for it any more, and keeps its turn to its end.
+    turn: Arc<Semaphore>,
     /// Held by the look whose turn it is, while it reads the kernel's files.
     found: Arc<Mutex<Found>>,
     /// Held for one access.
@@ -177,7 +178,7 @@ impl Stats {
             started: sources.clock.now(),
             sources,
             disks,
-            turn: Semaphore::new(1),
+            turn: Arc::new(Semaphore::new(1)),
             found: Arc::default(),
             rates: Mutex::default(),
             machine: Mutex::default(),
@@ -286,11 +287,12 @@ impl Stats {
         };
         let (host, found) = (Arc::clone(&sources.host), Arc::clone(&self.found));
         // It is never closed.
-        let turn = self.turn.acquire().await;
-        let looked = perform(&sources.storage, move |_| looking.look(&*host, &found));
-        let looked = looked.await;
-        drop(turn);
-        let mut look = match looked {
+        let turn = Arc::clone(&self.turn).acquire_owned().await;
+        let looked = perform(&sources.storage, move |_| {
+            let _turn = turn;
+            looking.look(&*host, &found)
+        });
+        let mut look = match looked.await {
             Ok(look) => look,
             Err(error) => {
                 return Taken {

@@ -272,8 +272,14 @@ async fn exchange<S>(
                 }
                 return;
             }
-            // Nothing is owed to who has not asked yet, and what they have said takes room.
-            () = seat.asked_to_leave() => if seat.is_asking() { return } else { break },
+            // Nothing is owed to who has not asked yet, and what they have said takes room; nor
+            // to who does not take what there is.
+            () = seat.asked_to_leave() => {
+                if seat.is_asking() || seat.is_left_lying() {
+                    return;
+                }
+                break;
+            }
             // A request may have come or gone meanwhile: it is looked at again.
             () = clock.sleep(left.min(IDLE)) => {}
         }
