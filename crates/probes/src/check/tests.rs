@@ -417,11 +417,24 @@ async fn a_redirect_is_followed_to_the_same_host_and_to_another_it_is_a_warning(
     let warning = "Probe terminated redirects, Response body: moved";
     assert_eq!(asked.outcome, Outcome::Warning(warning.to_owned()));
     assert_eq!(asked.dialled.len(), 1);
+    let asked = ask(&get(), &[says(&to("ftp://10.0.0.7/x"))]).await;
+    let nowhere = "Get \"ftp://10.0.0.7/x\": unsupported protocol scheme \"ftp\"";
+    assert_eq!(asked.outcome, failure(nowhere));
     let around: Vec<Program> = (0..11).map(|_| says(&to("/around"))).collect();
     let asked = ask(&get(), &around).await;
     let text = "Get \"/around\": stopped after 10 redirects";
     assert_eq!(asked.outcome, failure(text));
     assert_eq!(asked.dialled.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_of_many_lines_and_of_lines_that_go_on_is_read_as_go_reads_it() {
+    let many = "X-Some: x\r\n".repeat(500);
+    for head in [&many, "X-Long: so\r\n  long\r\n"] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: 2\r\n\r\nok");
+        let asked = ask(&get(), &[says(&answer)]).await;
+        assert_eq!(asked.outcome, Outcome::Success, "{}", head.len());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,6 +34,9 @@ const LONGEST_BODY: usize = 10 * 1024;
 /// Where a request ends up at last.
 const MOST_REDIRECTS: usize = 10;
 
+/// Go counts bytes, not headers; for each there is room set aside with every answer.
+const MOST_HEADERS: usize = 512;
+
 /// So long a server may take to close what it was asked to close.
 const FAREWELL: Duration = Duration::from_millis(50);
 
@@ -113,6 +116,11 @@ struct Over {
 /// Why nothing came of one request.
 enum Failed {
     Before(Cause),
+    /// Where it was sent nobody can go.
+    Astray {
+        url: String,
+        why: String,
+    },
     Amid(Half),
 }
 
@@ -185,6 +193,10 @@ impl Web {
                 Failed::Before(cause) => NoAnswer::None {
                     url: get.url(),
                     cause,
+                },
+                Failed::Astray { url, why } => NoAnswer::None {
+                    url,
+                    cause: Cause::Exchange(why),
                 },
                 Failed::Amid(half) => half.into(),
             })?;
@@ -281,6 +293,9 @@ async fn exchange(
 ) -> Result<Over, Failed> {
     let mut builder = hyper::client::conn::http1::Builder::new();
     builder.title_case_headers(true);
+    // As Go has it: heads of many lines, and lines that go on in the next one, are read.
+    builder.max_headers(MOST_HEADERS);
+    builder.allow_obsolete_multiline_headers_in_responses(true);
     let handshake = builder.handshake(TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.map_err(|error| fault(&error))?;
     let request = request(get)?;
@@ -289,12 +304,15 @@ async fn exchange(
         let answer = answer.map_err(|error| fault(&error))?;
         begun.store(true, Relaxed);
         let location = answer.headers().get(LOCATION);
-        let location = location.and_then(|value| value.to_str().ok());
-        let location = location.map(str::to_owned);
+        let location = location.map(|value| value.as_bytes().to_vec());
         let status = answer.status();
-        if let Next::Go(elsewhere) = next(get, status, location.as_deref()) {
-            let place = location.unwrap_or_default();
-            return Ok(Answered::Elsewhere(elsewhere, place));
+        match next(get, status, location.as_deref()) {
+            Next::Stay => {}
+            Next::Go(elsewhere) => {
+                let place = String::from_utf8_lossy(&location.unwrap_or_default()).into_owned();
+                return Ok(Answered::Elsewhere(elsewhere, place));
+            }
+            Next::Nowhere { url, why } => return Err(Failed::Astray { url, why }),
         }
         let body = match get.asker {
             Asker::Hook => {

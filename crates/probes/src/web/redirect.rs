@@ -1,6 +1,8 @@
 //! Where an answer points: followed while it stays with the host that was asked, as
 //! nobody may send the node elsewhere. Pure.
 
+use std::fmt::Write as _;
+
 use http::header::{HeaderValue, REFERER};
 use http::{StatusCode, Uri};
 
@@ -12,14 +14,79 @@ pub(super) enum Next {
     /// It is the last.
     Stay,
     Go(Box<Get>),
+    /// Where it points nobody can go: the place that was tried, and why not, in Go's words.
+    Nowhere {
+        url: String,
+        why: String,
+    },
 }
 
-pub(super) fn next(get: &Get, status: StatusCode, location: Option<&str>) -> Next {
+pub(super) fn next(get: &Get, status: StatusCode, location: Option<&[u8]>) -> Next {
     let points = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = location.filter(|location| points && !location.is_empty());
-    let elsewhere = location.and_then(|location| follow(get, location));
-    let elsewhere = elsewhere.map(|next| referred(get, next));
-    elsewhere.map_or(Next::Stay, |get| Next::Go(Box::new(get)))
+    let Some(location) = location else {
+        return Next::Stay;
+    };
+    if let Some(fault) = fault(location) {
+        let shown = String::from_utf8_lossy(location);
+        return Next::Nowhere {
+            url: get.url(),
+            why: format!("failed to parse Location header {shown:?}: parse {shown:?}: {fault}"),
+        };
+    }
+    match follow(get, &escaped(location)) {
+        Next::Go(next) => Next::Go(Box::new(referred(get, *next))),
+        next => next,
+    }
+}
+
+/// What Go finds wrong with a URL, as far as servers are known to get it wrong.
+fn fault(location: &[u8]) -> Option<String> {
+    if location.iter().any(u8::is_ascii_control) {
+        return Some("net/url: invalid control character in URL".to_owned());
+    }
+    let text = String::from_utf8_lossy(location);
+    let (whole, fragment) = text.split_once('#').unwrap_or((&text, ""));
+    let (path, _) = parted(whole);
+    if path.starts_with(':') {
+        return Some("missing protocol scheme".to_owned());
+    }
+    let first = path.split('/').next().unwrap_or_default();
+    if first.contains(':') && !has_scheme(path) {
+        return Some("first path segment in URL cannot contain colon".to_owned());
+    }
+    let escape = [path, fragment].into_iter().find_map(bad_escape);
+    escape.map(|escape| format!("invalid URL escape {escape:?}"))
+}
+
+/// The first `%` without two digits behind it, with what is in their place.
+fn bad_escape(text: &str) -> Option<String> {
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at..];
+        let found: String = rest.chars().take(3).collect();
+        let mut digits = found.chars().skip(1);
+        let is_digit = |digit: Option<char>| digit.is_some_and(|digit| digit.is_ascii_hexdigit());
+        if !(is_digit(digits.next()) && is_digit(digits.next())) {
+            return Some(found);
+        }
+        rest = &rest[1..];
+    }
+    None
+}
+
+/// With what has no place in a request written as Go writes it.
+fn escaped(location: &[u8]) -> String {
+    let mut out = String::with_capacity(location.len());
+    for &byte in location {
+        if byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Into a text nothing fails to be written.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
 }
 
 /// The next one is told who sent us; not what was protected, over a way that is not.
@@ -34,8 +101,8 @@ fn referred(from: &Get, mut to: Get) -> Get {
     to
 }
 
-/// `None`: that is no place, or somebody else's.
-fn follow(get: &Get, location: &str) -> Option<Get> {
+/// To stay is the course where that is somebody else's place.
+fn follow(get: &Get, location: &str) -> Next {
     let (location, _) = location.split_once('#').unwrap_or((location, ""));
     let scheme = if get.https { "https:" } else { "http:" };
     let whole = if location.starts_with("//") {
@@ -43,23 +110,34 @@ fn follow(get: &Get, location: &str) -> Option<Get> {
     } else if has_scheme(location) {
         location.to_owned()
     } else {
-        return Some(Get {
+        return Next::Go(Box::new(Get {
             path: resolved(&get.path, location),
             ..get.clone()
-        });
+        }));
     };
-    let uri: Uri = whole.parse().ok()?;
-    let https = match uri.scheme_str()? {
+    let Ok(uri) = whole.parse::<Uri>() else {
+        return Next::Stay;
+    };
+    // Without slashes behind it nothing of it is a host.
+    let Some(scheme) = uri.scheme_str() else {
+        return Next::Stay;
+    };
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    if host != get.host {
+        return Next::Stay;
+    }
+    let https = match scheme {
         "https" => true,
         "http" => false,
-        _ => return None,
+        scheme => {
+            return Next::Nowhere {
+                why: format!("unsupported protocol scheme {scheme:?}"),
+                url: whole,
+            };
+        }
     };
-    let host = uri.host()?.trim_matches(['[', ']']);
-    if host != get.host {
-        return None;
-    }
     let usual = if https { 443 } else { 80 };
-    Some(Get {
+    Next::Go(Box::new(Get {
         https,
         host: host.to_owned(),
         port: uri.port_u16().unwrap_or(usual),
@@ -70,7 +148,7 @@ fn follow(get: &Get, location: &str) -> Option<Get> {
         // What stood for the first place says nothing of this one.
         host_header: None,
         ..get.clone()
-    })
+    }))
 }
 
 /// Whether it begins with `name:`. What is behind a slash or a question mark may hold
@@ -179,16 +257,56 @@ mod tests {
             (308, "//10.0.0.7:9/x", Some("http://10.0.0.7:9/x")),
             (302, "http://10.0.0.8:8080/x", None),
             (302, "//elsewhere/x", None),
-            (302, "ftp://10.0.0.7/x", None),
+            (
+                302,
+                "/\u{e9} {x}?y|z",
+                Some("http://10.0.0.7:8080/%C3%A9%20%7Bx%7D?y%7Cz"),
+            ),
+            (302, "/%e9?%zz", Some("http://10.0.0.7:8080/%e9?%zz")),
+            (302, "localhost:8080/x", None),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let url = match next(&get(), status, Some(location)) {
+            let url = match next(&get(), status, Some(location.as_bytes())) {
                 Next::Stay => None,
                 Next::Go(get) => Some(get.url()),
+                Next::Nowhere { why, .. } => panic!("{location}: {why}"),
             };
             assert_eq!(url.as_deref(), wanted, "{status} {location}");
         }
         assert_eq!(next(&get(), StatusCode::FOUND, None), Next::Stay);
+    }
+
+    #[test]
+    fn a_redirect_that_leads_nowhere_says_why_as_go_does() {
+        let asked = "http://10.0.0.7:8080/a/b?c";
+        for (location, at, wanted) in [
+            (
+                "ftp://10.0.0.7/x",
+                "ftp://10.0.0.7/x",
+                "unsupported protocol scheme \"ftp\"",
+            ),
+            (
+                "/%zz",
+                asked,
+                "failed to parse Location header \"/%zz\": parse \"/%zz\": invalid URL escape \"%zz\"",
+            ),
+            ("/x%4", asked, "invalid URL escape \"%4\""),
+            ("/x#%", asked, "invalid URL escape \"%\""),
+            (
+                "10.0.0.7:8080/x",
+                asked,
+                "first path segment in URL cannot contain colon",
+            ),
+            ("://x", asked, "missing protocol scheme"),
+            ("/a\tb", asked, "net/url: invalid control character in URL"),
+        ] {
+            let found = next(&get(), StatusCode::FOUND, Some(location.as_bytes()));
+            let Next::Nowhere { url, why } = found else {
+                panic!("{location}: {found:?}");
+            };
+            assert_eq!(url, at, "{location}");
+            assert!(why.ends_with(wanted), "{location}: {why}");
+        }
     }
 
     #[test]
@@ -205,7 +323,7 @@ mod tests {
             (true, "http://10.0.0.7:9/x", None),
         ] {
             from.https = https;
-            let Next::Go(to) = next(&from, StatusCode::FOUND, Some(location)) else {
+            let Next::Go(to) = next(&from, StatusCode::FOUND, Some(location.as_bytes())) else {
                 panic!("{location}");
             };
             let found = to.headers.get(REFERER);
@@ -217,7 +335,7 @@ mod tests {
     #[test]
     fn another_name_for_the_host_holds_on_the_same_place_only() {
         for (location, keeps) in [("/x", true), ("http://10.0.0.7:8080/x", false)] {
-            let Next::Go(get) = next(&get(), StatusCode::FOUND, Some(location)) else {
+            let Next::Go(get) = next(&get(), StatusCode::FOUND, Some(location.as_bytes())) else {
                 panic!("{location}");
             };
             assert_eq!(get.host_header.is_some(), keeps, "{location}");
