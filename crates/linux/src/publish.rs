@@ -27,8 +27,9 @@ use crate::{ownership, trees};
 const DATA: &str = "..data";
 /// The same, before it takes its place.
 const NEW_DATA: &str = "..data_tmp";
-/// What our own names begin with.
-const OWN: &str = "..";
+/// What the name of a tree is made of, digits for its zeros, before what tells it from
+/// others of the same second.
+const MOMENT: &str = "..0000_00_00_00_00_00";
 
 const DIRECTORY_MODE: u32 = 0o755;
 
@@ -93,10 +94,11 @@ impl Present {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            if name.starts_with(OWN) {
-                if name != DATA && present.current.as_ref() != Some(&name) {
-                    present.leftovers.push(name);
-                }
+            if name == DATA || present.current.as_ref() == Some(&name) {
+                continue;
+            }
+            if name == NEW_DATA || is_tree(&name) {
+                present.leftovers.push(name);
             } else if fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(DATA)) {
                 present.links.insert(name);
             } else {
@@ -121,6 +123,22 @@ impl Present {
             }
         }
     }
+}
+
+/// Whether a tree of ours has such a name. Others that begin with dots are somebody else's
+/// mount points.
+fn is_tree(name: &str) -> bool {
+    let Some((moment, random)) = name.split_at_checked(MOMENT.len()) else {
+        return false;
+    };
+    let alike = |(letter, like): (u8, u8)| match like {
+        b'0' => letter.is_ascii_digit(),
+        like => letter == like,
+    };
+    let random = random.strip_prefix('.').unwrap_or_default();
+    moment.bytes().zip(MOMENT.bytes()).all(alike)
+        && !random.is_empty()
+        && random.bytes().all(|letter| letter.is_ascii_digit())
 }
 
 /// Whether these files, and no others, are below a directory.

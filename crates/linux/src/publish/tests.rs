@@ -32,7 +32,7 @@ fn seen(directory: &Path) -> BTreeMap<String, String> {
     while let Some(below) = unread.pop() {
         for entry in fs::read_dir(directory.join(&below)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            if below.is_empty() && name.starts_with(OWN) {
+            if below.is_empty() && name.starts_with("..") {
                 continue;
             }
             let path = Path::new(&below).join(name).to_str().unwrap().to_owned();
@@ -131,6 +131,35 @@ fn a_tree_follows_another_and_nothing_of_the_old_stays() {
             .collect();
         assert_eq!(names(directory.path()).len(), 3 + top.len());
     }
+}
+
+#[test]
+fn mount_points_stay_whatever_they_are_called_and_what_is_ours_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = [
+        "..2026_01_01_00_00_00.7",
+        "..2026_01_01_00_00_00.0123456789",
+    ];
+    let others = [
+        "..x",
+        "...",
+        "..2026_01_01_00_00_00",
+        "..2026_01_01_00_00_00.",
+        "..2026_01_01_00_00_00.x",
+        "..2026_01_01-00_00_00.7",
+        "nested",
+    ];
+    for name in ours.iter().chain(&others) {
+        fs::create_dir(directory.path().join(name)).unwrap();
+    }
+    symlink("..2026_01_01_00_00_00.7", directory.path().join(NEW_DATA)).unwrap();
+    publish(directory.path(), &tree(&[("a", "1")]), NOW).unwrap();
+    let there = names(directory.path());
+    for name in others {
+        assert!(there.iter().any(|one| one == name), "{name}: {there:?}");
+    }
+    // With the link, its tree, and the name that is seen.
+    assert_eq!(there.len(), others.len() + 3, "{there:?}");
 }
 
 #[test]
