@@ -139,6 +139,11 @@ impl Storage for LinuxHost {
             .map_err(|cause| SubPathError::Bind(HostError::at(&whole, cause)))
     }
 
+    fn make_private(&self, path: &Path) -> Result<(), HostError> {
+        let path = self.path(path);
+        mounts::make_private(&path).map_err(|cause| HostError::at(&path, cause))
+    }
+
     fn unmount(&self, path: &Path) -> Result<(), HostError> {
         let path = self.path(path);
         mounts::unmount(&path).map_err(|cause| HostError::at(&path, cause))

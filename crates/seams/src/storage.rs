@@ -330,6 +330,14 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     fn bind_sub_path(&self, volume: &Path, sub_path: &str, at: &Path)
     -> Result<bool, SubPathError>;
 
+    /// What is unmounted below the mount at a path from now on stays mounted wherever else
+    /// that is seen: it may be a part of the machine, bound there by a container. A machine
+    /// without such places has nothing to do.
+    fn make_private(&self, path: &Path) -> Result<(), HostError> {
+        let _ = path;
+        Ok(())
+    }
+
     /// Unmounts what is mounted at a path, if anything is.
     fn unmount(&self, path: &Path) -> Result<(), HostError>;
 

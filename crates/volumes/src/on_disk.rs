@@ -121,9 +121,7 @@ pub(crate) fn tear_down(
 ) -> Result<(), UnmountError> {
     checked(uid)?;
     let parts = layout.subpaths(uid);
-    for mount in storage.mounts_below(&parts)? {
-        storage.unmount(&mount.path)?;
-    }
+    unmount_below(storage, &parts)?;
     remove_parts(storage, &parts)?;
     let mut problem = None;
     for volume in volumes(storage, layout, uid)? {
@@ -184,10 +182,21 @@ fn release(storage: &dyn Storage, path: &Path) -> Result<(), HostError> {
 
 /// Unmounts all that is mounted in a directory, and removes it.
 fn clear(storage: &dyn Storage, path: &Path) -> Result<(), HostError> {
-    for mount in storage.mounts_below(path)? {
+    unmount_below(storage, path)?;
+    storage.remove_tree(path)
+}
+
+/// Unmounts all that is mounted at a path and below it. A container may have bound parts of
+/// the machine there, with all that is mounted on them: those lose nothing.
+fn unmount_below(storage: &dyn Storage, path: &Path) -> Result<(), HostError> {
+    let mounts = storage.mounts_below(path)?;
+    for mount in &mounts {
+        storage.make_private(&mount.path)?;
+    }
+    for mount in &mounts {
         storage.unmount(&mount.path)?;
     }
-    storage.remove_tree(path)
+    Ok(())
 }
 
 /// Removes what parts of volumes were mounted upon: directories that are empty, or

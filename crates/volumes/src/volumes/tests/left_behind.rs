@@ -97,6 +97,41 @@ fn nothing_is_ever_removed_through_a_mount() {
 }
 
 #[test]
+fn what_is_mounted_on_a_part_of_the_machine_stays_when_a_pod_that_had_it_is_gone() {
+    on_disks(async |scene| {
+        let canary = Canary::hatch();
+        let (none, plain) = (None::<&str>, MsFlags::empty());
+        let mount = nix::mount::mount::<Path, Path, str, str>;
+        // As on most machines: what happens in one place happens in all.
+        let top = canary.root.path();
+        mount(Some(top), top, none, MsFlags::MS_BIND, none).unwrap();
+        mount(None, top, none, MsFlags::MS_SHARED, none).unwrap();
+        let on_it = top.join("deep");
+        let tmpfs = Some(Path::new("tmpfs"));
+        mount(tmpfs, &on_it, Some("tmpfs"), plain, none).unwrap();
+        fs::write(on_it.join("data"), "kept, too").unwrap();
+        for place in [
+            "volumes/kubernetes.io~empty-dir/e/inside",
+            "volume-subpaths/e/main/0",
+        ] {
+            let place = scene.path(place);
+            fs::create_dir_all(&place).unwrap();
+            let whole = MsFlags::MS_BIND | MsFlags::MS_REC;
+            mount(Some(top), &place, none, whole, none).unwrap();
+        }
+        let volumes = scene.volumes();
+        volumes.unmount(&uid()).await.unwrap();
+        volumes.remove_pod(&uid()).await.unwrap();
+        assert!(!scene.path("").exists());
+        let data = fs::read_to_string(on_it.join("data"));
+        assert_eq!(data.unwrap(), "kept, too");
+        nix::mount::umount(&on_it).unwrap();
+        nix::mount::umount(top).unwrap();
+        canary.assert_unharmed();
+    });
+}
+
+#[test]
 fn a_root_directory_that_is_a_link_hides_no_mounts() {
     on_disks(async |scene| {
         let (canary, elsewhere) = (Canary::hatch(), tempfile::tempdir().unwrap());
