@@ -43,7 +43,7 @@ pub(crate) enum Counted {
 /// A volume that can be counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Countable {
-    name: String,
+    pub(crate) name: String,
     path: PathBuf,
     claim: Option<String>,
     on_local_disk: bool,

@@ -193,8 +193,15 @@ fn unmount_below(storage: &dyn Storage, path: &Path) -> Result<(), HostError> {
     for mount in &mounts {
         storage.make_private(&mount.path)?;
     }
-    for mount in &mounts {
+    for (index, mount) in mounts.iter().enumerate() {
         storage.unmount(&mount.path)?;
+        // What this one has covered was not to be reached before.
+        if mounts[index + 1..]
+            .iter()
+            .any(|other| other.path == mount.path)
+        {
+            storage.make_private(&mount.path)?;
+        }
     }
     Ok(())
 }

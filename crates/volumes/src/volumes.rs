@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Volume};
 use seams::host::HostError;
 use seams::storage::{SubPathError, perform};
 use seams::{SharedClock, SharedStorage, Storage};
@@ -403,14 +403,7 @@ impl Volumes {
             }
         }
         if which == Which::All {
-            let wanted = pod::used_volumes(pod).into_iter();
-            let wanted = wanted.map(|volume| Kind::of(volume).map_or("N/A", Kind::name));
-            let held = Held {
-                wanted: wanted.collect(),
-                there,
-            };
-            self.on.metrics.hold(uid, held);
-            self.count(uid, Some(figures::countable(pod, &volumes)));
+            self.note(pod, uid, there, &volumes);
         }
         let notices = done.notices;
         if !failures.is_empty() {
@@ -429,6 +422,22 @@ impl Volumes {
             refresh_at: snapshot.renew_at().into_iter().chain(look_again).min(),
             notices,
         })
+    }
+
+    /// A pod goes on with these, though not all of them could be set up anew: they are
+    /// counted as before.
+    pub fn goes_on_with(&self, pod: &Pod, volumes: &[MountedVolume]) {
+        let there = pod::used_volumes(pod).into_iter();
+        let there = there.filter(|volume| volumes.iter().any(|one| one.name == volume.name));
+        let there = there.map(kind_of).collect();
+        self.note(pod, &pod::reference(pod).uid, there, volumes);
+    }
+
+    /// For figures, and for who holds pods to limits.
+    fn note(&self, pod: &Pod, uid: &PodUid, there: Vec<&'static str>, volumes: &[MountedVolume]) {
+        let wanted = pod::used_volumes(pod).into_iter().map(kind_of).collect();
+        self.on.metrics.hold(uid, Held { wanted, there });
+        self.count(uid, Some(figures::countable(pod, volumes)));
     }
 
     /// Does on the disk what was decided; the pod is held until it is done.
@@ -518,6 +527,10 @@ impl Volumes {
     fn with<T>(&self, access: impl FnOnce(&mut BTreeMap<PodUid, Slot>) -> T) -> T {
         access(&mut self.pods.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn kind_of(volume: &Volume) -> &'static str {
+    Kind::of(volume).map_or("N/A", Kind::name)
 }
 
 /// Nobody but root looks into these.

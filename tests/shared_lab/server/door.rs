@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use testkit::lab::{Kubectl, Lab, Node};
 use testkit::wait;
 
@@ -94,9 +94,13 @@ fn asked_once(node: &Node, request: &[&str]) -> Result<Answer> {
         .arg(format!("https://127.0.0.1:10250{path}"));
     let output = curl.output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let (head, body) = said
-        .split_once("\r\n\r\n")
-        .with_context(|| format!("no head: {said}{}", String::from_utf8_lossy(&output.stderr)))?;
+    let problem = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{}: {said}{problem}",
+        output.status
+    );
+    let (head, body) = said.split_once("\r\n\r\n").context("a head")?;
     let (first, headers) = head.split_once("\r\n").context("a status line")?;
     let headers = headers.lines().filter_map(|line| line.split_once(": "));
     let mut headers: BTreeMap<String, String> = headers

@@ -10,6 +10,7 @@ use x509_parser::der_parser::{Oid, oid};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
+const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
@@ -33,10 +34,15 @@ pub(crate) struct User {
 impl User {
     pub(crate) fn anonymous() -> Self {
         Self {
-            name: "system:anonymous".to_owned(),
+            name: ANONYMOUS.to_owned(),
             groups: vec![UNAUTHENTICATED.to_owned()],
             ..Self::default()
         }
+    }
+
+    /// Nobody has proven anything.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.name == ANONYMOUS
     }
 
     /// Known by proof: of the group of all those, too.

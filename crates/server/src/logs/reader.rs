@@ -424,8 +424,8 @@ impl Following {
             }
         }
         let wait = match moved {
-            // The runtime is about to make another.
-            Some(moved) if moved < LOOK => PACE,
+            // The runtime is about to make another, or has just made it.
+            Some(moved) if moved < LOOK || self.replaced.is_some() => PACE,
             _ => LOOK,
         };
         tokio::select! {

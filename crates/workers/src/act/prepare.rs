@@ -83,6 +83,7 @@ impl Worker {
             Err(error) => match self.still_mounted(&error) {
                 Some(mounted) => {
                     self.tell_failures(slot, &error);
+                    on.volumes.goes_on_with(pod, &mounted.volumes);
                     self.mounted = Some(mounted);
                     self.said_of_itself = said_of_itself;
                     self.mounting = Mounting::default();
@@ -95,7 +96,8 @@ impl Worker {
     }
 
     /// What a pod that has been prepared before has, where what fails now was set up then: it
-    /// is there as it was, and no reason to let the pod wait. It is looked at again soon.
+    /// is there as it was, and no reason to let the pod wait. What is published in it is
+    /// looked at again soon.
     fn still_mounted(&self, error: &volumes::MountError) -> Option<Mounted> {
         let mut volumes = error.volumes.clone();
         for failure in &error.failures {

@@ -35,6 +35,38 @@ fn a_source_that_is_missing_is_named_and_its_coming_is_noticed() {
 }
 
 #[test]
+fn what_a_pod_goes_on_with_counts_as_before() {
+    on_disks(async |scene| {
+        furnished(&scene);
+        let volumes = scene.volumes();
+        let pod = pod(&json!([
+            {"name": "plain", "emptyDir": {}},
+            {"name": "config", "configMap": {"name": "c"}},
+        ]));
+        let mounted = volumes.mount(&pod).await.unwrap();
+        let counted = || {
+            let counted = &volumes.countable()[&uid()];
+            counted
+                .iter()
+                .map(|one| one.name.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counted(), ["plain", "config"]);
+        let plain = scene.path("volumes/kubernetes.io~empty-dir/plain");
+        fs::remove_dir(&plain).unwrap();
+        fs::write(&plain, "").unwrap();
+        let error = volumes.mount(&pod).await.unwrap_err();
+        assert_eq!(error.failures[0].volume, "plain");
+        assert_eq!(error.volumes, mounted.volumes[1..]);
+        assert_eq!(counted(), ["config"]);
+        volumes.goes_on_with(&pod, &mounted.volumes);
+        assert_eq!(counted(), ["plain", "config"]);
+        fs::remove_file(&plain).unwrap();
+        volumes.unmount(&uid()).await.unwrap();
+    });
+}
+
+#[test]
 fn a_volume_that_is_in_use_stays_and_goes_with_the_next_try() {
     on_disks(async |scene| {
         furnished(&scene);
