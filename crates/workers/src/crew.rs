@@ -41,6 +41,9 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(180);
 const FIRST_RETRY: Duration = Duration::from_secs(30);
 
+/// Before what pods are allowed is written down again, after a disk did not take it.
+const REWRITE: Duration = Duration::from_secs(10);
+
 /// A disk that does not answer for so long does not keep pods from starting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -79,6 +82,8 @@ struct State {
     leaving: BTreeMap<PodUid, Duration>,
     /// When those who wait for other resources are asked about again, likewise.
     retry_at: Duration,
+    /// When what pods are allowed is to be written again, likewise, if it could not be.
+    rewrite_at: Option<Duration>,
     /// Why they are asked about now, in upstream's word.
     trigger: &'static str,
     /// As the pods were last counted.
@@ -116,6 +121,7 @@ impl Crew {
             shared: None,
             leaving: BTreeMap::new(),
             retry_at: on.clock.uptime() + FIRST_RETRY,
+            rewrite_at: None,
             trigger: "",
             census: Census::default(),
             ready: false,
@@ -135,6 +141,8 @@ impl Crew {
             let patience = state.leaving.values().min().copied();
             let patience = patience.map(|until| until.saturating_sub(on.clock.uptime()));
             let retry = state.retry_at.saturating_sub(on.clock.uptime());
+            let rewrite = state.rewrite_at.unwrap_or_default();
+            let rewrite = rewrite.saturating_sub(on.clock.uptime());
             tokio::select! {
                 changed = self.desired.changed() => {
                     if changed.is_err() {
@@ -198,6 +206,9 @@ impl Crew {
                     let orders = self.retry(&mut state, &desired);
                     self.write_allocations(&mut state).await;
                     self.carry_out(&mut state, orders);
+                }
+                () = on.clock.sleep(rewrite), if state.rewrite_at.is_some() => {
+                    self.write_allocations(&mut state).await;
                 }
                 () = done(&mut removing) => removing = None,
                 () = &mut look_for_orphans => {
@@ -351,12 +362,15 @@ impl Crew {
             return;
         };
         let writing = self.allocations.write(&entries);
+        state.rewrite_at = None;
         match seams::timeout(&*self.on.clock, PATIENCE, writing).await {
-            Ok(Ok(())) => {}
-            // Whoever comes next decides anew.
+            Ok(Ok(())) => return,
             Ok(Err(error)) => warn!(%error, "what pods are allowed is not written down"),
             Err(_) => warn!("what pods are allowed is not written down: the disk does not answer"),
         }
+        // An agent that comes after this one would judge by what was allowed before.
+        state.fold.allocations_unwritten();
+        state.rewrite_at = Some(self.on.clock.uptime() + REWRITE);
     }
 
     fn tell_of_resize(&self, state: &State, uid: &PodUid, verdict: Verdict) {

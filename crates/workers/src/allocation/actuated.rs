@@ -127,11 +127,11 @@ impl Actuated {
             let before = records.pods.get(uid);
             let mut resources = before.map(|before| (**before).clone()).unwrap_or_default();
             change(&mut resources);
-            if before.is_some_and(|before| **before == resources) {
-                return Ok(());
+            // What was known before may not have reached the disk yet.
+            if before.is_none_or(|before| **before != resources) {
+                records.pods.insert(uid.clone(), Arc::new(resources));
+                records.version += 1;
             }
-            records.pods.insert(uid.clone(), Arc::new(resources));
-            records.version += 1;
             records.version
         };
         let mut written = self.writing.lock().await;
@@ -162,5 +162,39 @@ impl Actuated {
 
     fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use testkit::host::LinuxHost;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_could_not_be_written_is_not_taken_to_be_written_the_next_time() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("state");
+        let host = LinuxHost::new(PathBuf::from("/"));
+        let file = StateFile::new(Arc::new(host.clone()), path.clone());
+        let actuated = Actuated::new(Entries::new(), file);
+        let uid = PodUid::new("u-1");
+        let more = |resources: &mut PodResources| {
+            resources.containers.entry("c".to_owned()).or_default();
+        };
+        // A directory with something in it is not replaced.
+        fs::create_dir_all(path.join("in-the-way")).unwrap();
+        for _ in 0..2 {
+            actuated.change(&uid, more).await.unwrap_err();
+        }
+        fs::remove_dir_all(&path).unwrap();
+        actuated.change(&uid, more).await.unwrap();
+        assert!(restore(&host, &path).unwrap().contains_key(&uid));
+        // And what is there is not written again.
+        fs::remove_file(&path).unwrap();
+        actuated.change(&uid, more).await.unwrap();
+        assert!(!path.exists());
     }
 }

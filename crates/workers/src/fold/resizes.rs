@@ -108,6 +108,11 @@ impl Fold {
         Some(entries)
     }
 
+    /// What was taken to be written down was not.
+    pub fn allocations_unwritten(&mut self) {
+        self.allocations.changed = true;
+    }
+
     /// Whether anybody waits for other resources.
     pub fn has_waiting(&self) -> bool {
         !self.allocations.queue.is_empty()

@@ -87,6 +87,9 @@ fn a_pod_keeps_what_it_was_let_in_with_until_it_is_granted_more() {
     case.wants("p", 1, 1);
     case.told();
     assert!(case.fold.take_allocations().is_some());
+    assert!(case.fold.take_allocations().is_none());
+    case.fold.allocations_unwritten();
+    assert!(case.fold.take_allocations().is_some());
     assert!(!case.fold.take_retry());
     case.wants("p", 3, 2);
     assert_eq!(case.told(), [changed("p")]);
