@@ -60,6 +60,21 @@ pub fn preempted() -> Eviction {
     }
 }
 
+/// What is wanted of a pod. The same as before if all that is new is what the API says of
+/// it, which is mostly what this node has told it.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    ending: Option<Ending>,
+    pod: Arc<Pod>,
+}
+
+impl PartialEq for Want {
+    fn eq(&self, other: &Self) -> bool {
+        let same_pod = Arc::ptr_eq(&self.pod, &other.pod) || self.pod.spec == other.pod.spec;
+        self.ending == other.ending && same_pod
+    }
+}
+
 /// It has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
@@ -121,10 +136,11 @@ impl Slot {
         self.evicted.get_or_insert(eviction);
     }
 
-    /// Whether something else is wanted than before: not if all that is new is what
-    /// the API says of the pod, which is mostly what this node has told it.
-    pub fn wants_other(&self, before: &Self) -> bool {
-        self.ending != before.ending || self.pod.spec != before.pod.spec
+    pub(crate) fn want(&self) -> Want {
+        Want {
+            ending: self.ending,
+            pod: Arc::clone(&self.pod),
+        }
     }
 
     /// What stands for it at the API server. A mirror of the pod that had its name
@@ -268,7 +284,7 @@ mod tests {
         let before = slot.clone();
         slot.evict(preempted());
         assert_eq!(seconds(&slot), Some((7, false)));
-        assert!(slot.wants_other(&before));
+        assert!(slot.want() != before.want());
         slot.update(&desired(Source::Api, &json!({}), &spec, "Running"));
         assert_eq!(slot.evicted, Some(preempted()));
         let mut deleted = Slot::new(&desired(Source::Api, &deleted(3), &spec, "Running"));
@@ -294,11 +310,11 @@ mod tests {
         let spec = json!({ "containers": [{ "name": "c", "image": "v1" }] });
         let before = Slot::new(&desired(Source::Api, &json!({}), &spec, "Pending"));
         let told = Slot::new(&desired(Source::Api, &json!({}), &spec, "Running"));
-        assert!(told != before && !told.wants_other(&before));
+        assert!(told != before && told.want() == before.want());
         let other = json!({ "containers": [{ "name": "c", "image": "v2" }] });
         let edited = Slot::new(&desired(Source::Api, &json!({}), &other, "Pending"));
-        assert!(edited.wants_other(&before));
+        assert!(edited.want() != before.want());
         let ending = Slot::new(&desired(Source::Api, &deleted(5), &spec, "Pending"));
-        assert!(ending.wants_other(&before));
+        assert!(ending.want() != before.want());
     }
 }

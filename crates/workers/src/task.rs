@@ -27,7 +27,7 @@ use crate::patience::Mounting;
 use crate::plan::{BackingOff, Given, Memory, Plan, Rest, left_without_next, plan};
 use crate::probing::{Probing, keep_telling};
 use crate::resizing::Resizing;
-use crate::slot::Slot;
+use crate::slot::{Slot, Want};
 use crate::spec::spec_of;
 use crate::startup::Startup;
 use crate::termination;
@@ -49,6 +49,8 @@ pub(crate) struct Worker {
     pub(crate) on: Arc<Foundations>,
     pub(crate) pod: PodRef,
     pub(crate) slot: watch::Receiver<Slot>,
+    /// What was wanted of it when something was last planned.
+    want: Option<Want>,
     order: u64,
     observed: watch::Receiver<Observed>,
     pub(crate) memory: Memory,
@@ -136,6 +138,7 @@ impl Worker {
             on,
             pod,
             slot,
+            want: None,
             order,
             observed,
             memory: Memory::default(),
@@ -180,8 +183,10 @@ impl Worker {
                 None => self.look().await,
             };
             let slot = self.slot.borrow_and_update().clone();
+            // Before anything else: whoever hears of a change here hears of it once.
+            self.forget_failures(&slot);
             let observed = self.newest(observed);
-            if self.unseen.is_behind(&observed, self.on.now()) {
+            if self.unseen.is_behind(&observed, self.on.clock.uptime()) {
                 self.on.clock.sleep(BEHIND).await;
                 continue;
             }
@@ -294,12 +299,13 @@ impl Worker {
             Outcome::Done | Outcome::Cut => None,
             Outcome::Failed(pause) => Some(self.on.now() + pause),
         };
-        self.forget_failures(slot);
     }
 
-    /// What failed may work out now, if something else is wanted.
-    fn forget_failures(&mut self, before: &Slot) {
-        if self.slot.borrow().wants_other(before) {
+    /// What failed may work out now, if something else is wanted than when it was tried.
+    fn forget_failures(&mut self, slot: &Slot) {
+        let want = slot.want();
+        let before = self.want.replace(want.clone());
+        if before.is_some_and(|before| before != want) {
             self.memory.retry_at = None;
             self.memory.retry_resize_at = None;
             self.memory.retry_container_at.clear();
@@ -323,11 +329,10 @@ impl Worker {
         };
         self.busy = Some((self.on.clock.uptime(), course));
         // That the API has heard what it was told is no reason to ask anybody.
-        let told = matches!(woken, Woken::Slot) && !self.slot.borrow().wants_other(slot);
+        let told = matches!(woken, Woken::Slot) && self.slot.borrow().want() == slot.want();
         self.probing.look_again = !told;
         match woken {
             Woken::Never => std::future::pending().await,
-            Woken::Slot => self.forget_failures(slot),
             Woken::Observation => {
                 let newest = self.observed.borrow_and_update().clone();
                 return newest.filter(|newest| newest.at >= observed.at);
@@ -337,7 +342,7 @@ impl Worker {
             }
             Woken::Volumes | Woken::Node => self.memory.retry_at = None,
             Woken::Objects => self.memory.retry_container_at.clear(),
-            Woken::Time | Woken::Probes => {}
+            Woken::Slot | Woken::Time | Woken::Probes => {}
         }
         // Nothing was done since: what was seen still holds, unless there is newer.
         Some(self.newest(Arc::clone(observed)))
