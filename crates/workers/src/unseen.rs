@@ -24,7 +24,7 @@ pub(crate) struct Unseen {
 }
 
 impl Unseen {
-    /// `now` by any clock, always the same.
+    /// `now` by a clock that nobody sets, always the same.
     pub(crate) fn add(&mut self, made: Made, now: Duration) {
         self.made.push((made, now));
     }

@@ -76,7 +76,7 @@ impl Worker {
         let made = made.map_err(|error| Some(grpc(&error)))?;
         let id = made.pod_sandbox_id;
         info!(pod = %self.pod, sandbox = id, "a sandbox was made");
-        self.unseen.add(Made::Sandbox(id), on.now());
+        self.unseen.add(Made::Sandbox(id), on.clock.uptime());
         Ok(())
     }
 

@@ -247,7 +247,8 @@ impl Worker {
         tell(Severity::Normal, "Started", "Container started".to_owned());
         info!(pod = %self.pod, container = container.name, id, "a container was started");
         self.link_log(scene, &container.name, &id, &path).await;
-        self.unseen.add(Made::Started(id.clone()), on.now());
+        self.unseen
+            .add(Made::Started(id.clone()), on.clock.uptime());
         let started = Doomed {
             id,
             kind: start.kind,
