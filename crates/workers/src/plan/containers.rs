@@ -9,7 +9,7 @@ use types::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::resize::{self, Need, Resize};
 use super::{
     BackingOff, Before, Given, Kill, Kind, Plan, PodKill, Rest, Start, is_ahead, restarts,
-    restarts_on_failure,
+    restarts_on_failure, succeeded,
 };
 use crate::spec::container::of_ephemeral;
 use crate::spec::hash::hash_text;
@@ -248,6 +248,7 @@ fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
             }
             ContainerState::Exited
                 if is_replaced(given, container, newest)
+                    || begins_with_sandbox(given, spec, container, newest)
                     || restarts(&given.slot.pod, container, newest) =>
             {
                 start(given, container, Kind::Regular, Some(newest), actions);
@@ -255,6 +256,28 @@ fn regular(given: &Given<'_>, spec: &PodSpec, actions: &mut Actions) {
             ContainerState::Exited => {}
         }
     }
+}
+
+/// All begin anew in a sandbox that is new, whatever their policy says of an end; only who
+/// has succeeded, and is to run until then, has done so for good. Behind init containers
+/// upstream asks the policy.
+fn begins_with_sandbox(
+    given: &Given<'_>,
+    spec: &PodSpec,
+    container: &Container,
+    newest: &ObservedContainer,
+) -> bool {
+    let sandbox = given.observed.sandboxes.first();
+    let is_older = sandbox.is_some_and(|sandbox| sandbox.id != newest.sandbox_id);
+    let has_init = spec
+        .init_containers
+        .as_ref()
+        .is_some_and(|init| !init.is_empty());
+    let policy = container
+        .restart_policy
+        .as_deref()
+        .or(spec.restart_policy.as_deref());
+    is_older && !has_init && !(policy == Some("OnFailure") && succeeded(newest))
 }
 
 /// One that a probe has found ill: whether another follows it says its policy; its rules

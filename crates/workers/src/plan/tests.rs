@@ -258,6 +258,45 @@ fn a_pod_whose_sandbox_ended_gets_another_only_if_something_is_to_run_in_it() {
 }
 
 #[test]
+fn all_begin_anew_in_another_sandbox_but_those_that_have_succeeded_for_good() {
+    let case = |policy: &str, init: &Value, code: i32| {
+        let containers = json!([
+            { "name": "c", "image": "i", "restartPolicy": policy },
+            { "name": "d", "image": "i" },
+        ]);
+        let spec =
+            json!({ "restartPolicy": "Always", "initContainers": init, "containers": containers });
+        let before = |container: ObservedContainer| ObservedContainer {
+            sandbox_id: "before".to_owned(),
+            ..container
+        };
+        let case = Case::new(&spec).sandbox().has(before(exited("c", code)));
+        if init.as_array().is_some_and(Vec::is_empty) {
+            case
+        } else {
+            case.has(exited("i", 0))
+        }
+    };
+    let (none, init) = (json!([]), json!([{ "name": "i", "image": "i" }]));
+    for (case, expected) in [
+        (case("Never", &none, 0), &["c", "d"][..]),
+        (case("Never", &none, 1), &["c", "d"]),
+        (case("Always", &none, 0), &["c", "d"]),
+        (case("OnFailure", &none, 1), &["c", "d"]),
+        (case("OnFailure", &none, 0), &["d"]),
+        // Upstream, too, asks the policy once init containers have ended.
+        (case("Never", &init, 1), &["d"]),
+    ] {
+        let shown = format!("{:?} {:?}", case.slot.pod.spec, case.observed);
+        let Plan::Start(starts, _) = case.plan() else {
+            panic!("{shown}");
+        };
+        let started = starts.iter().map(|start| &start.container);
+        assert_eq!(started.collect::<Vec<_>>(), expected, "{shown}");
+    }
+}
+
+#[test]
 fn a_container_that_ended_is_started_again_as_its_policy_says() {
     for (policy, code, again) in [
         ("Always", 0, true),
