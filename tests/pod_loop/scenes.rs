@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use seams::{Runtime as _, Storage as _, cri};
+use seams::{Clock as _, Runtime as _, Storage as _, cri};
 use serde_json::{Value, json};
 use types::PodUid;
 use types::desired::{Desired, DesiredPod, Source};
@@ -444,6 +444,31 @@ async fn what_fails_is_tried_again_after_ten_seconds_and_half_as_many_more() {
     let tries = scene.count(Act::RunSandbox, "p", "");
     // The first at once; then pauses of ten to fifteen seconds.
     assert!((7..=11).contains(&tries), "{tries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_deleted_while_its_worker_looks_does_not_wait_for_the_next_try() {
+    let mut scene = Scene::new();
+    let in_the_way = Path::new(ROOT).join("pods/p/volumes");
+    let machine = Arc::clone(&scene.node.machine);
+    machine.write_file(&in_the_way, b"", 0o644).unwrap();
+    // What fails is tried again after ten seconds; the look before that takes some.
+    let slow = Duration::from_secs(1);
+    scene.node.runtime.meddle(Meddling::Late(slow));
+    scene.put("p", &json!({}), &plain(), 0).await;
+    let moment = Duration::from_millis(100);
+    while scene.node.told.most() == 0 {
+        scene.node.pass(moment).await;
+    }
+    machine.remove_file(&in_the_way).unwrap();
+    scene.node.pass(moment).await;
+    scene.take_away("p");
+    let begun = scene.node.clock.uptime();
+    while !scene.node.traces("p").is_empty() {
+        scene.node.pass(moment).await;
+    }
+    let took = scene.node.clock.uptime() - begun;
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
