@@ -3,6 +3,7 @@
 //! through as it is.
 
 mod kubelet;
+mod redirect;
 mod target;
 
 use std::future::Future;
@@ -88,6 +89,9 @@ pub(super) async fn answer(
     }
     let (mut head, body) = answered.into_parts();
     head.headers = passed_on(&head.headers, false);
+    if attributes.subresource == "proxy" {
+        redirect::behind_proxy(&mut head.headers, &parts, &target.authority());
+    }
     // The version is that of our client.
     head.version = http::Version::default();
     // Kept until the answer has been read to its end.
