@@ -236,6 +236,38 @@ async fn every_namespace_is_furnished_and_goes_with_all_that_is_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_is_furnished_while_another_is_emptied() {
+    const MANY: usize = 2000;
+    let cluster = Cluster::start().await;
+    cluster
+        .create(&NAMESPACES, "", json!({"metadata": {"name": "big"}}))
+        .await;
+    for index in 0..MANY {
+        let map = json!({"metadata": {"name": format!("m{index}"), "namespace": "big"}});
+        cluster.create(&CONFIG_MAPS, "big", map).await;
+    }
+    let store = cluster.objects.store();
+    let left = || store.list(&CONFIG_MAPS, Some("big")).items.len();
+    let key = Key::global(&NAMESPACES, "big");
+    let going = cluster.objects.delete(&key, DeleteOptions::default());
+    going.await.unwrap();
+    // Time stands still: no wait is over before all is done.
+    while left() >= MANY {
+        tokio::task::yield_now().await;
+    }
+    let mut accounts = store
+        .watch(&SERVICE_ACCOUNTS, Some("new"), store.revision())
+        .unwrap();
+    cluster
+        .create(&NAMESPACES, "", json!({"metadata": {"name": "new"}}))
+        .await;
+    accounts.next().await.unwrap();
+    assert!(left() > 0, "who is new has waited for the other's end");
+    cluster.until(&NAMESPACES, "", "big", Value::is_null).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_find_places_and_say_why_not() {
     let cluster = Cluster::start().await;
     cluster.pod("first", "1").await;
