@@ -3,6 +3,7 @@
 //! through as it is.
 
 mod kubelet;
+mod log_options;
 mod redirect;
 mod target;
 
@@ -50,6 +51,9 @@ pub(super) async fn answer(
     request: Request<Body>,
     carry_on: &(dyn Fn(Work) + Send + Sync),
 ) -> Result<Answer, Failure> {
+    if attributes.subresource == "log" {
+        log_options::check(query, &attributes.name)?;
+    }
     let Some(target) = Target::find(&desk.parts.objects, kind, attributes, query, request.uri())?
     else {
         // A pod that no node has yet has said nothing.
@@ -130,6 +134,7 @@ async fn refusal(answered: Response<hyper::body::Incoming>) -> Failure {
         StatusCode::NOT_FOUND => Failure::new(code, "NotFound", words),
         StatusCode::UNAUTHORIZED => Failure::new(code, "Unauthorized", words),
         StatusCode::FORBIDDEN => Failure::new(code, "Forbidden", words),
+        StatusCode::UNPROCESSABLE_ENTITY => Failure::new(code, "Invalid", words),
         _ => Failure::internal(words),
     }
 }
