@@ -13,6 +13,7 @@ mod watch;
 mod writer;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ const WAITING: usize = 4096;
 /// The place of a write in the order of all writes.
 pub type Revision = u64;
 
+/// Of an empty store. An object's revision is never 0, which clients take for "whatever there is".
+const FIRST: Revision = 1;
+
 /// What has to hold for a write to take place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expect {
@@ -55,7 +59,8 @@ pub enum WriteError {
     Missing,
     #[error("the object is at revision {0} now")]
     Changed(Revision),
-    #[error("the store cannot keep it: {0}")]
+    /// Why the store cannot keep it, and what to do.
+    #[error("{0}")]
     Lost(String),
 }
 
@@ -100,6 +105,8 @@ impl Default for Window {
 pub struct Store {
     collections: Arc<RwLock<Collections>>,
     orders: mpsc::Sender<Order>,
+    /// Whether the last write failed.
+    failing: Arc<AtomicBool>,
 }
 
 impl Store {
@@ -111,14 +118,23 @@ impl Store {
         if let Some(disk) = &disk {
             disk.read(&mut collections)?;
         }
-        let collections = Arc::new(RwLock::new(collections));
+        Ok(Self::of(collections, disk))
+    }
+
+    fn of(collections: Collections, disk: Option<Disk>) -> (Self, Writer) {
         let (orders, waiting) = mpsc::channel(WAITING);
-        let writer = Writer::new(Arc::clone(&collections), waiting, disk);
         let store = Self {
-            collections,
+            collections: Arc::new(RwLock::new(collections)),
             orders,
+            failing: Arc::default(),
         };
-        Ok((store, writer))
+        let writer = Writer::new(&store, waiting, disk);
+        (store, writer)
+    }
+
+    /// Whether nothing can be written at the moment.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
     }
 
     pub fn get(&self, key: &Key) -> Option<Stored> {

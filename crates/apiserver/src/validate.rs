@@ -71,7 +71,7 @@ pub fn update_subresource(
     match (kind.kind, subresource) {
         ("Pod", "status") => pod::status::check(object, old, &mut errors),
         ("Pod", "ephemeralcontainers") => pod::update::ephemeral(object, old, &mut errors),
-        ("Pod", "resize") => pod::spec(object, &mut errors),
+        ("Pod", "resize") => pod::resize::check(object, old, &mut errors),
         ("Node", _) => node::update(object, old, &mut errors),
         ("Namespace", "status") => objects::namespace_status(object, &mut errors),
         ("CertificateSigningRequest", _) => requests::update(object, old, subresource, &mut errors),

@@ -31,39 +31,51 @@ pub fn acting_user(
     Ok(complete(other))
 }
 
-/// Whom the headers name.
+/// Whom the headers name; `None` only where there are none of these headers: who asks for less
+/// than its own rights is never given them.
 fn named(headers: &HeaderMap) -> Result<Option<User>, Failure> {
-    let texts = |name: &str| {
-        let values = headers
-            .get_all(name)
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        values.map(str::to_owned).collect::<Vec<_>>()
-    };
-    let first = |name: &str| texts(name).into_iter().next().unwrap_or_default();
+    if !headers.keys().any(|name| names_somebody(name.as_str())) {
+        return Ok(None);
+    }
+    let first = |name: &str| Ok(texts(headers, name)?.into_iter().next().unwrap_or_default());
     let mut other = User {
-        name: first(USER),
-        uid: first(UID),
-        groups: texts(GROUP),
+        name: first(USER)?,
+        uid: first(UID)?,
+        groups: texts(headers, GROUP)?,
         ..User::default()
     };
     for name in headers.keys() {
         if let Some(key) = name.as_str().strip_prefix(EXTRA) {
             let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
-            other.extra.insert(key, texts(name.as_str()));
+            other.extra.insert(key, texts(headers, name.as_str())?);
         }
     }
     if !other.name.is_empty() {
         return Ok(Some(other));
-    }
-    if other == User::default() {
-        return Ok(None);
     }
     let message = format!(
         "requested [{:?} {:?} {:?}] without impersonating a user",
         other.groups, other.extra, other.uid
     );
     Err(Failure::internal(message))
+}
+
+fn names_somebody(header: &str) -> bool {
+    [USER, GROUP, UID].contains(&header) || header.starts_with(EXTRA)
+}
+
+/// The values of a header. They are UTF-8, as clients send names that are not English: http's own
+/// texts are ASCII only.
+fn texts(headers: &HeaderMap, name: &str) -> Result<Vec<String>, Failure> {
+    let unreadable = |_| {
+        Failure::bad_request(format!(
+            "the header {name} is not UTF-8: send the name that is to be impersonated as UTF-8"
+        ))
+    };
+    let values = headers.get_all(name).iter();
+    values
+        .map(|value| String::from_utf8(value.as_bytes().to_vec()).map_err(unreadable))
+        .collect()
 }
 
 /// What has to be allowed.
@@ -130,22 +142,52 @@ fn service_account(name: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
-    fn acting(groups: &[&str], headers: &[(&'static str, &str)]) -> Result<User, String> {
+    fn acting(
+        groups: &[&str],
+        headers: &[(&'static str, impl AsRef<[u8]>)],
+    ) -> Result<User, String> {
         let groups = groups.iter().map(|&group| group.to_owned());
         let user = User::authenticated("asker", groups.collect());
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            map.append(*name, value.parse().unwrap());
+            map.append(*name, HeaderValue::from_bytes(value.as_ref()).unwrap());
         }
         acting_user(user, &map, &Authorizer::default()).map_err(|failure| failure.message)
     }
 
     #[test]
+    fn whom_a_header_names_is_never_passed_over() {
+        let named = |header: &'static str, value: &[u8]| {
+            let headers = [(USER, &b"jane"[..]), (header, value)];
+            let skipped = usize::from(header == USER);
+            let headers = &headers[skipped..];
+            acting(&["system:masters"], headers)
+        };
+        let name = "müller".as_bytes();
+        assert_eq!(named(USER, name).unwrap().name, "müller");
+        assert_eq!(named(UID, name).unwrap().uid, "müller");
+        assert_eq!(named(GROUP, name).unwrap().groups[0], "müller");
+        let extra = "impersonate-extra-team";
+        assert_eq!(named(extra, name).unwrap().extra["team"], ["müller"]);
+        for header in [USER, UID, GROUP, extra] {
+            let words = named(header, b"m\xfcller").unwrap_err();
+            assert!(words.contains(&format!("{header} is not UTF-8")), "{words}");
+        }
+        // One who may do little does not come by without being asked.
+        assert!(acting(&["dev"], &[(USER, name)]).is_err());
+        for header in [USER, UID] {
+            assert!(acting(&["dev"], &[(header, b"")]).is_err(), "{header}");
+        }
+    }
+
+    #[test]
     fn an_admin_acts_as_others_with_the_groups_that_those_have() {
         let admin = &["system:masters"];
-        assert_eq!(acting(admin, &[]).unwrap().name, "asker");
+        assert_eq!(acting(admin, &[] as &[(&str, &str)]).unwrap().name, "asker");
         let jane = acting(
             admin,
             &[

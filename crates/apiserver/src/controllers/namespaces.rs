@@ -28,7 +28,13 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
+    /// Each by itself: emptying one that is large takes long, and nobody can make pods in a new
+    /// one before it is furnished.
     pub(crate) async fn run(self) {
+        tokio::join!(self.furnish_all(), self.empty_all());
+    }
+
+    async fn furnish_all(&self) {
         let clock = self.objects.clock().clone();
         let store = self.objects.store();
         let mut namespaces: Mirror<Namespace> = Mirror::new(store, &NAMESPACES);
@@ -44,11 +50,8 @@ impl Namespaces {
         loop {
             for name in agenda.take(|| namespaces.names()) {
                 let outcome = match namespaces.get("", &name.1) {
-                    Some(namespace) if namespace.metadata.deletion_timestamp.is_some() => {
-                        self.empty(&name.1).await
-                    }
-                    Some(_) => self.furnish(&name.1).await,
-                    None => Ok(None),
+                    Some(namespace) if !is_going(namespace) => self.furnish(&name.1).await,
+                    _ => Ok(None),
                 };
                 agenda.done("namespaces", name, outcome);
             }
@@ -56,6 +59,25 @@ impl Namespaces {
                 names = namespaces.changed() => agenda.now(names),
                 names = accounts.changed() => agenda.now(of(names, DEFAULT_ACCOUNT)),
                 names = config_maps.changed() => agenda.now(of(names, ROOT_CA)),
+                () = agenda.wait(&clock) => {}
+            }
+        }
+    }
+
+    async fn empty_all(&self) {
+        let clock = self.objects.clock().clone();
+        let mut namespaces: Mirror<Namespace> = Mirror::new(self.objects.store(), &NAMESPACES);
+        let mut agenda = Agenda::new(namespaces.names());
+        loop {
+            for name in agenda.take(|| namespaces.names()) {
+                let outcome = match namespaces.get("", &name.1) {
+                    Some(namespace) if is_going(namespace) => self.empty(&name.1).await,
+                    _ => Ok(None),
+                };
+                agenda.done("namespaces", name, outcome);
+            }
+            tokio::select! {
+                names = namespaces.changed() => agenda.now(names),
                 () = agenda.wait(&clock) => {}
             }
         }
@@ -103,16 +125,18 @@ impl Namespaces {
     /// Takes away what is in a namespace; when that is nothing, lets go of it.
     async fn empty(&self, namespace: &str) -> Result<Option<Duration>, Failure> {
         let mut left = Vec::new();
+        let mut to_delete = Vec::new();
         for kind in KINDS.iter().filter(|kind| kind.namespaced && kind.stored) {
             for stored in self.objects.store().list(kind, Some(namespace)).items {
                 let value = stored.value();
                 left.push(Left::of(kind.qualified(), &value));
                 if value["metadata"]["deletionTimestamp"].is_null() {
-                    let key = Key::new(kind, namespace, stored.name());
-                    settled(self.objects.delete(&key, DeleteOptions::default()).await)?;
+                    to_delete.push(stored.key());
                 }
             }
         }
+        let options = DeleteOptions::default();
+        self.objects.delete_all(to_delete, &options).await?;
         let key = Key::global(&NAMESPACES, namespace);
         // What went at once is not seen again: the next look decides.
         let is_empty = left.is_empty();
@@ -135,6 +159,10 @@ impl Namespaces {
         settled(told.await)?;
         Ok((!is_empty).then_some(AGAIN))
     }
+}
+
+fn is_going(namespace: &Namespace) -> bool {
+    namespace.metadata.deletion_timestamp.is_some()
 }
 
 /// Something that is still in a namespace.

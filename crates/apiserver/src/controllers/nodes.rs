@@ -7,6 +7,7 @@ mod zones;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -14,7 +15,7 @@ use tracing::{info, warn};
 
 use super::agenda::Agenda;
 use super::events::{Event, Recorder};
-use super::mirror::Mirror;
+use super::mirror::{Mirror, Name};
 use super::settled;
 use crate::failure::Failure;
 use crate::kinds::{LEASES, NODES, PODS};
@@ -64,6 +65,9 @@ impl Nodes {
                 self.zones.note(name, node);
             }
             for name in due {
+                // Others may have been written for long: who is looked at is looked at as it is
+                // now, and not silent for as long as we were busy.
+                self.catch_up(&mut nodes, &mut leases, &mut agenda);
                 let outcome = if let Some(node) = nodes.get("", &name.1) {
                     let lease = leases.get(LEASE_NAMESPACE, &name.1).map(|lease| &**lease);
                     self.look(&name.1, node, lease).await
@@ -76,18 +80,36 @@ impl Nodes {
             }
             tokio::select! {
                 names = nodes.changed() => agenda.now(names),
-                names = leases.changed() => {
-                    // Only noted: the node is looked at when it would have been silent for
-                    // too long.
-                    let now = clock.timestamp();
-                    for (namespace, name) in names {
-                        if namespace == LEASE_NAMESPACE && let Some(node) = nodes.get("", &name) {
-                            let lease = leases.get(&namespace, &name).map(|lease| &**lease);
-                            self.hear(&name, node, lease, now);
-                        }
-                    }
-                }
+                names = leases.changed() => self.hear_of(names, &nodes, &leases),
                 () = agenda.wait(&clock) => {}
+            }
+        }
+    }
+
+    /// Takes what has changed until this moment.
+    fn catch_up(
+        &mut self,
+        nodes: &mut Mirror<Node>,
+        leases: &mut Mirror<Lease>,
+        agenda: &mut Agenda,
+    ) {
+        while let Some(names) = nodes.changed().now_or_never() {
+            agenda.now(names);
+        }
+        while let Some(names) = leases.changed().now_or_never() {
+            self.hear_of(names, nodes, leases);
+        }
+    }
+
+    /// Only noted: a node is looked at when it would have been silent for too long.
+    fn hear_of(&mut self, names: Vec<Name>, nodes: &Mirror<Node>, leases: &Mirror<Lease>) {
+        let now = self.objects.clock().timestamp();
+        for (namespace, name) in names {
+            if namespace == LEASE_NAMESPACE
+                && let Some(node) = nodes.get("", &name)
+            {
+                let lease = leases.get(&namespace, &name).map(|lease| &**lease);
+                self.hear(&name, node, lease, now);
             }
         }
     }

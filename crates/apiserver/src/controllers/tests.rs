@@ -236,6 +236,38 @@ async fn every_namespace_is_furnished_and_goes_with_all_that_is_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_is_furnished_while_another_is_emptied() {
+    const MANY: usize = 2000;
+    let cluster = Cluster::start().await;
+    cluster
+        .create(&NAMESPACES, "", json!({"metadata": {"name": "big"}}))
+        .await;
+    for index in 0..MANY {
+        let map = json!({"metadata": {"name": format!("m{index}"), "namespace": "big"}});
+        cluster.create(&CONFIG_MAPS, "big", map).await;
+    }
+    let store = cluster.objects.store();
+    let left = || store.list(&CONFIG_MAPS, Some("big")).items.len();
+    let key = Key::global(&NAMESPACES, "big");
+    let going = cluster.objects.delete(&key, DeleteOptions::default());
+    going.await.unwrap();
+    // Time stands still: no wait is over before all is done.
+    while left() >= MANY {
+        tokio::task::yield_now().await;
+    }
+    let mut accounts = store
+        .watch(&SERVICE_ACCOUNTS, Some("new"), store.revision())
+        .unwrap();
+    cluster
+        .create(&NAMESPACES, "", json!({"metadata": {"name": "new"}}))
+        .await;
+    accounts.next().await.unwrap();
+    assert!(left() > 0, "who is new has waited for the other's end");
+    cluster.until(&NAMESPACES, "", "big", Value::is_null).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_find_places_and_say_why_not() {
     let cluster = Cluster::start().await;
     cluster.pod("first", "1").await;
@@ -384,6 +416,52 @@ async fn a_node_that_falls_silent_is_marked_and_loses_its_pods() {
         "DeletionByTaintManager"
     );
     cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_renewed_while_others_were_written_is_not_silent() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Store::open(Some(directory.path()), Window::default()).unwrap();
+    let origin = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let clock = Clock::starting_at(origin);
+    let controller = |objects: &Objects| {
+        nodes::Nodes::new(objects.clone(), nodes::health::Patience::default()).run()
+    };
+    let mut running = JoinSet::new();
+    {
+        let (store, writer) = open();
+        running.spawn(writer.run(CancellationToken::new()));
+        let objects = Objects::new(store, clock.clone());
+        for name in ["a", "b"] {
+            let node = json!({"metadata": {"name": name}, "status": {"conditions": [
+                {"type": "Ready", "status": "True", "lastHeartbeatTime": clock.seconds()},
+            ]}});
+            objects.create(&NODES, "", node).await.unwrap();
+        }
+        running.spawn(controller(&objects));
+        clock.sleep(Duration::from_secs(1)).await;
+        running.shutdown().await;
+    }
+    // Nothing is written at first: who is to be marked keeps the controller waiting.
+    let (store, writer) = open();
+    let objects = Objects::new(store, clock.clone());
+    running.spawn(controller(&objects));
+    clock.sleep(Duration::from_secs(55)).await;
+    let lease = json!({"metadata": {"name": "b", "namespace": "kube-node-lease"}, "spec": {"renewTime": clock.seconds()}});
+    let renewing = objects.store().clone();
+    running.spawn(async move {
+        let key = Key::new(&LEASES, "kube-node-lease", "b");
+        renewing.create(key, lease).await.unwrap();
+    });
+    clock.sleep(Duration::from_secs(1)).await;
+    running.spawn(writer.run(CancellationToken::new()));
+    clock.sleep(Duration::from_secs(1)).await;
+    let ready = |name: &str| {
+        let node = objects.store().get(&Key::global(&NODES, name)).unwrap();
+        condition(&node.value(), "Ready")["status"].clone()
+    };
+    assert_eq!([ready("a"), ready("b")], ["Unknown", "True"]);
+    running.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

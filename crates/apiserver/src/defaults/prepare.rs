@@ -112,33 +112,12 @@ pub fn update_subresource(
         ("Pod", "ephemeralcontainers") => {
             let containers = object["spec"]["ephemeralContainers"].clone();
             keep(&mut object, old, "/spec");
-            keep(&mut object, old, "/status");
-            keep(&mut object, old, "/metadata/labels");
-            keep(&mut object, old, "/metadata/annotations");
-            keep(&mut object, old, "/metadata/finalizers");
-            keep(&mut object, old, "/metadata/ownerReferences");
+            keep_all_but_spec(&mut object, old);
             object["spec"]["ephemeralContainers"] = containers;
             bump_generation(&mut object, old);
         }
         ("Pod", "resize") => {
-            let wanted = object["spec"].clone();
-            keep(&mut object, old, "/spec");
-            keep(&mut object, old, "/status");
-            for list in ["initContainers", "containers"] {
-                let wanted = items(&wanted[list]).to_vec();
-                for (container, wanted) in list_mut(&mut object, &format!("/spec/{list}"))
-                    .iter_mut()
-                    .zip(wanted)
-                {
-                    container["resources"] = wanted["resources"].clone();
-                    if !wanted["resizePolicy"].is_null() {
-                        container["resizePolicy"] = wanted["resizePolicy"].clone();
-                    }
-                }
-            }
-            if !wanted["resources"].is_null() {
-                object["spec"]["resources"] = wanted["resources"].clone();
-            }
+            resized(&mut object, old);
             bump_generation(&mut object, old);
         }
         ("Pod", _) => {
@@ -164,6 +143,44 @@ pub fn update_subresource(
         _ => keep(&mut object, old, "/spec"),
     }
     object
+}
+
+/// Of a pod one of whose subresources is a part of its spec.
+fn keep_all_but_spec(pod: &mut Value, old: &Value) {
+    keep(pod, old, "/status");
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        keep(pod, old, &format!("/metadata/{field}"));
+    }
+}
+
+/// Takes over the resources and nothing else. Containers that are not those of before are left for
+/// the validation to refuse, as upstream does.
+fn resized(pod: &mut Value, old: &Value) {
+    const LISTS: [&str; 2] = ["containers", "initContainers"];
+    let wanted = pod["spec"].clone();
+    let same_number = |list: &&str| items(&wanted[*list]).len() == items(&old["spec"][*list]).len();
+    if !LISTS.iter().all(same_number) {
+        return;
+    }
+    keep(pod, old, "/spec");
+    keep_all_but_spec(pod, old);
+    keep(&mut pod["spec"], &wanted, "/resources");
+    for list in LISTS {
+        let wanted = items(&wanted[list]);
+        let own = list_mut(pod, &format!("/spec/{list}"));
+        let same_names = own
+            .iter()
+            .zip(wanted)
+            .all(|(own, wanted)| own["name"] == wanted["name"]);
+        for (container, wanted) in own.iter_mut().zip(wanted) {
+            if same_names {
+                keep(container, wanted, "/resources");
+                keep(container, wanted, "/resizePolicy");
+            } else {
+                container.clone_from(wanted);
+            }
+        }
+    }
 }
 
 /// The class of a pod with its defaults.

@@ -313,3 +313,33 @@ fn the_class_of_a_pod_follows_from_its_resources() {
         &pod(json!({"limits": {"cpu": "1"}}))["spec"]["containers"][0]["resources"]["requests"];
     assert_eq!(*requests, json!({"cpu": "1"}));
 }
+
+#[test]
+fn a_resize_takes_over_the_resources_of_the_containers_of_before() {
+    let container = |name: &str, cpu: &str| json!({"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}});
+    let old = json!({
+        "metadata": {"name": "p", "generation": 1, "labels": {"a": "b"}},
+        "spec": {"containers": [container("a", "1"), container("b", "1")], "nodeName": "n"},
+        "status": {"phase": "Running"},
+    });
+    let resized = |containers: Value| {
+        let mut wanted = old.clone();
+        wanted["metadata"]["labels"] = json!({});
+        wanted["metadata"]["annotations"] = json!({"c": "d"});
+        wanted["spec"]["nodeName"] = "m".into();
+        wanted["spec"]["containers"] = containers;
+        prepare::update_subresource(&kinds::PODS, "resize", wanted, &old, NOW)
+    };
+    let mut other = container("b", "2");
+    other["image"] = "j".into();
+    let pod = resized(json!([container("a", "1"), other]));
+    let mut expected = old.clone();
+    expected["spec"]["containers"][1]["resources"]["requests"]["cpu"] = "2".into();
+    expected["metadata"]["generation"] = 2.into();
+    assert_eq!(pod, expected);
+    // Whoever mixes them up is refused, and gives no container what another was to have.
+    let mixed = json!([container("b", "2"), container("a", "1")]);
+    assert_eq!(resized(mixed.clone())["spec"]["containers"], mixed);
+    let fewer = json!([container("a", "2")]);
+    assert_eq!(resized(fewer.clone())["spec"]["containers"], fewer);
+}

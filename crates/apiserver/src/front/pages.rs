@@ -16,7 +16,10 @@ pub(super) fn answer(desk: &Desk, request: &Request<Body>) -> Result<Answer, Fai
     let found = match words.as_slice() {
         [""] => Some(discovery::paths()),
         ["version"] => Some(discovery::version()),
-        ["healthz" | "livez" | "readyz", ..] => return Ok(answer::text(StatusCode::OK, "ok")),
+        [page @ ("healthz" | "livez" | "readyz"), checks @ ..] => {
+            let is_failing = desk.parts.objects.store().is_failing();
+            return Ok(health(page, checks, is_failing));
+        }
         ["api"] if wants_all(request) => return Ok(all(&discovery::aggregated_core())),
         ["apis"] if wants_all(request) => return Ok(all(&discovery::aggregated_groups())),
         ["api"] => Some(discovery::core_versions(&desk.parts.address)),
@@ -35,6 +38,16 @@ pub(super) fn answer(desk: &Desk, request: &Request<Body>) -> Result<Answer, Fai
         Failure::new(StatusCode::NOT_FOUND, "NotFound", message)
     })?;
     Ok(answer::value(StatusCode::OK, &found))
+}
+
+/// How the server is, in upstream's form: the store is what it calls etcd.
+fn health(page: &str, checks: &[&str], store_fails: bool) -> Answer {
+    let asked = checks.first().is_none_or(|check| check.starts_with("etcd"));
+    if asked && store_fails {
+        let words = format!("[+]ping ok\n[-]etcd failed: reason withheld\n{page} check failed\n");
+        return answer::text(StatusCode::INTERNAL_SERVER_ERROR, words);
+    }
+    answer::text(StatusCode::OK, "ok")
 }
 
 /// Whether a client asks for all resources at once.
@@ -56,4 +69,24 @@ fn all(list: &serde_json::Value) -> Answer {
         .headers_mut()
         .insert(header::CONTENT_TYPE, media_type);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_whose_store_cannot_be_written_is_not_well() {
+        for (page, checks, store_fails, well) in [
+            ("readyz", &[][..], false, true),
+            ("readyz", &[], true, false),
+            ("livez", &[], true, false),
+            ("livez", &["etcd"], true, false),
+            ("readyz", &["etcd-readiness"], true, false),
+            ("livez", &["ping"], true, true),
+        ] {
+            let code = health(page, checks, store_fails).status();
+            assert_eq!(code.is_success(), well, "{page} {checks:?}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! through as it is.
 
 mod kubelet;
+mod log_options;
+mod redirect;
 mod target;
 
 use std::future::Future;
@@ -49,6 +51,9 @@ pub(super) async fn answer(
     request: Request<Body>,
     carry_on: &(dyn Fn(Work) + Send + Sync),
 ) -> Result<Answer, Failure> {
+    if attributes.subresource == "log" {
+        log_options::check(query, &attributes.name)?;
+    }
     let Some(target) = Target::find(&desk.parts.objects, kind, attributes, query, request.uri())?
     else {
         // A pod that no node has yet has said nothing.
@@ -88,6 +93,9 @@ pub(super) async fn answer(
     }
     let (mut head, body) = answered.into_parts();
     head.headers = passed_on(&head.headers, false);
+    if attributes.subresource == "proxy" {
+        redirect::behind_proxy(&mut head.headers, &parts, &target.authority());
+    }
     // The version is that of our client.
     head.version = http::Version::default();
     // Kept until the answer has been read to its end.
@@ -126,6 +134,7 @@ async fn refusal(answered: Response<hyper::body::Incoming>) -> Failure {
         StatusCode::NOT_FOUND => Failure::new(code, "NotFound", words),
         StatusCode::UNAUTHORIZED => Failure::new(code, "Unauthorized", words),
         StatusCode::FORBIDDEN => Failure::new(code, "Forbidden", words),
+        StatusCode::UNPROCESSABLE_ENTITY => Failure::new(code, "Invalid", words),
         _ => Failure::internal(words),
     }
 }

@@ -286,13 +286,8 @@ pub(super) async fn delete_collection(
     for object in &page.items {
         may_delete(desk, kind, asked, object)?;
     }
-    for object in &page.items {
-        match objects.delete_with(&object.key(), &options).await {
-            // Somebody else was faster.
-            Err(failure) if failure.code == StatusCode::NOT_FOUND => {}
-            outcome => drop(outcome?),
-        }
-    }
+    let keys = page.items.iter().map(Stored::key).collect();
+    objects.delete_all(keys, &options).await?;
     several(desk, kind, asked, &page)
 }
 

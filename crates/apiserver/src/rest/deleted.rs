@@ -1,5 +1,8 @@
 //! Objects that go: at once, after their grace, or when nobody holds them any more.
 
+use std::future::ready;
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -11,6 +14,9 @@ use crate::kinds::Kind;
 use crate::store::{Expect, Key, WriteError};
 
 const ATTEMPTS: usize = 32;
+
+/// Deletions that wait for the disk at one time.
+const TOGETHER: usize = 64;
 
 /// Namespaces that every cluster keeps; upstream's.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -81,6 +87,23 @@ pub enum Deletion {
 }
 
 impl Objects {
+    /// Deletes, or marks, several at one time: each waits for the disk, and those that wait together
+    /// go there together. Who is gone already is passed
+    /// over.
+    pub async fn delete_all(&self, keys: Vec<Key>, options: &DeleteOptions) -> Result<(), Failure> {
+        let deletions = keys.into_iter().map(|key| async move {
+            match self.delete_with(&key, options).await {
+                Err(failure) if failure.reason != "NotFound" => Err(failure),
+                _ => Ok(()),
+            }
+        });
+        let deletions: Vec<_> = deletions.collect();
+        stream::iter(deletions)
+            .buffer_unordered(TOGETHER)
+            .try_for_each(|()| ready(Ok(())))
+            .await
+    }
+
     pub async fn delete_with(
         &self,
         key: &Key,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::selector::{self, Pivot};
 use super::watch::Change;
-use super::{Compacted, Key, Listing, Revision, Selector, Stored, Window};
+use super::{Compacted, FIRST, Key, Listing, Revision, Selector, Stored, Window};
 use crate::kinds::Kind;
 
 #[derive(Debug)]
@@ -49,9 +49,8 @@ impl Collections {
     pub(super) fn new(window: Window) -> Self {
         Self {
             window,
-            // An object's revision is never 0, which clients take for "whatever there is".
-            revision: 1,
-            first: 1,
+            revision: FIRST,
+            first: FIRST,
             by_kind: HashMap::new(),
         }
     }

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::collection::Collections;
 use super::watch::Change;
-use super::{Key, Revision, Stored};
+use super::{FIRST, Key, Revision, Stored};
 use crate::kinds::KINDS;
 
 const FILE: &str = "store.redb";
@@ -52,10 +52,33 @@ pub enum OpenError {
     },
 }
 
+/// Why a write is not on disk, and what to do.
+#[derive(Debug, Error)]
+pub(super) enum Unwritten {
+    #[error(
+        "the store cannot be written: {0}; free disk space if it is full: writes are tried again"
+    )]
+    Failed(redb::Error),
+    #[error("the store cannot be written: {0}")]
+    Closed(OpenError),
+    /// The disk failed after all was written, and nobody knows what of it is kept.
+    #[error(
+        "the store cannot be written: what {path} has (revision {found}) is not what was \
+         acknowledged (revision {acknowledged}), as the disk failed in the middle: see to the \
+         disk, then start the server again"
+    )]
+    Unsure {
+        path: PathBuf,
+        found: Revision,
+        acknowledged: Revision,
+    },
+}
+
 #[derive(Debug)]
 pub(super) struct Disk {
     path: PathBuf,
-    database: Database,
+    /// `None` after a write that failed: redb takes no other then, and is opened anew.
+    database: Option<Database>,
 }
 
 impl Disk {
@@ -74,6 +97,10 @@ impl Disk {
         let disk = Self::of_file(path, file)?;
         disk.prepare()?;
         Ok(disk)
+    }
+
+    fn database(&self) -> Result<&Database, redb::Error> {
+        self.database.as_ref().ok_or(redb::Error::DatabaseClosed)
     }
 
     /// A new one, if there is none: made beside its place, and put there when it can be read.
@@ -110,7 +137,10 @@ impl Disk {
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE);
         match builder.create_file(file) {
-            Ok(database) => Ok(Self { path, database }),
+            Ok(database) => Ok(Self {
+                path,
+                database: Some(database),
+            }),
             Err(redb::DatabaseError::DatabaseAlreadyOpen) => Err(OpenError::InUse { path }),
             Err(other) => Err(OpenError::File {
                 path,
@@ -132,7 +162,7 @@ impl Disk {
 
     /// The format of what is there.
     fn make_tables(&self) -> Result<u64, redb::Error> {
-        let writing = self.database.begin_write()?;
+        let writing = self.database()?.begin_write()?;
         writing.open_table(OBJECTS)?;
         let mut numbers = writing.open_table(NUMBERS)?;
         let format = numbers.get(FORMAT)?.map(|format| format.value());
@@ -163,7 +193,7 @@ impl Disk {
 
     #[expect(clippy::type_complexity, reason = "used once, right here")]
     fn rows(&self) -> Result<(Option<Revision>, Vec<(String, Bytes)>), redb::Error> {
-        let reading = self.database.begin_read()?;
+        let reading = self.database()?.begin_read()?;
         let numbers = reading.open_table(NUMBERS)?;
         let revision = numbers.get(REVISION)?.map(|revision| revision.value());
         let mut rows = Vec::new();
@@ -177,12 +207,54 @@ impl Disk {
         Ok((revision, rows))
     }
 
-    /// All of them or none; on disk when it returns.
-    pub(super) fn write(&self, changes: &[Change]) -> Result<(), redb::Error> {
+    /// All of them or none; on disk when it returns. `acknowledged` is the revision before them.
+    pub(super) fn write(
+        &mut self,
+        changes: &[Change],
+        acknowledged: Revision,
+    ) -> Result<(), Unwritten> {
+        if self.database.is_none() {
+            self.open_again(acknowledged)?;
+        }
+        self.commit(changes).map_err(|cause| {
+            self.database = None;
+            Unwritten::Failed(cause)
+        })
+    }
+
+    /// After a write that failed: with what was acknowledged, or not at all. What a failed write
+    /// left behind may be in the machine's memory only, and nothing is built on that.
+    fn open_again(&mut self, acknowledged: Revision) -> Result<(), Unwritten> {
+        let path = self.path.clone();
+        let file = writable(&path).map_err(|cause| {
+            let directory = path.parent().unwrap_or(&path);
+            Unwritten::Closed(refused(directory, cause))
+        })?;
+        let again = Self::of_file(path, file).map_err(Unwritten::Closed)?;
+        let found = again.revision().map_err(Unwritten::Failed)?;
+        let found = found.unwrap_or(FIRST);
+        if found != acknowledged {
+            return Err(Unwritten::Unsure {
+                path: again.path,
+                found,
+                acknowledged,
+            });
+        }
+        *self = again;
+        Ok(())
+    }
+
+    fn revision(&self) -> Result<Option<Revision>, redb::Error> {
+        let reading = self.database()?.begin_read()?;
+        let revision = reading.open_table(NUMBERS)?.get(REVISION)?;
+        Ok(revision.map(|revision| revision.value()))
+    }
+
+    fn commit(&self, changes: &[Change]) -> Result<(), redb::Error> {
         let Some(last) = changes.last() else {
             return Ok(());
         };
-        let writing = self.database.begin_write()?;
+        let writing = self.database()?.begin_write()?;
         {
             let mut objects = writing.open_table(OBJECTS)?;
             for change in changes {
@@ -243,8 +315,79 @@ fn parse(row: &str, bytes: Bytes) -> Result<Stored, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use redb::StorageBackend;
+    use redb::backends::FileBackend;
+
     use super::*;
+
+    pub(in crate::store) const HEALTHY: u8 = 0;
+    /// Nothing more can be written.
+    pub(in crate::store) const FULL: u8 = 1;
+    /// It takes what is written, and cannot say that it is kept.
+    pub(in crate::store) const TORN: u8 = 2;
+
+    /// A disk that can fail.
+    #[derive(Debug)]
+    struct Brittle {
+        file: FileBackend,
+        state: Arc<AtomicU8>,
+    }
+
+    impl Brittle {
+        fn unless(&self, state: u8) -> io::Result<()> {
+            if self.state.load(Ordering::Relaxed) == state {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        }
+    }
+
+    impl StorageBackend for Brittle {
+        fn len(&self) -> io::Result<u64> {
+            self.file.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.file.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.unless(FULL)?;
+            self.file.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.unless(TORN)?;
+            self.file.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.unless(FULL)?;
+            self.file.write(offset, data)
+        }
+    }
+
+    impl Disk {
+        /// On a disk that fails as long as it is told to, until it is opened again.
+        pub(in crate::store) fn brittle(directory: &Path, state: &Arc<AtomicU8>) -> Self {
+            let path = directory.join(FILE);
+            let backend = Brittle {
+                file: FileBackend::new(writable(&path).unwrap()).unwrap(),
+                state: Arc::clone(state),
+            };
+            let database = Database::builder().create_with_backend(backend).unwrap();
+            let disk = Self {
+                path,
+                database: Some(database),
+            };
+            disk.prepare().unwrap();
+            disk
+        }
+    }
 
     #[test]
     fn a_row_is_read_by_what_its_kind_says_of_its_key() {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -8,6 +9,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::disk::tests::{FULL, HEALTHY, TORN};
 use super::*;
 use crate::kinds::{CONFIG_MAPS, NODES, PODS};
 
@@ -307,6 +309,78 @@ async fn what_was_acknowledged_is_there_after_an_end_without_warning() {
             .permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// A store on a disk that can fail, with one object in it.
+async fn brittle<F: Future>(
+    directory: &Path,
+    work: impl FnOnce(Store, Arc<AtomicU8>) -> F,
+) -> F::Output {
+    let state = Arc::new(AtomicU8::new(HEALTHY));
+    let disk = Disk::brittle(directory, &state);
+    let (store, writer) = Store::of(Collections::new(Window::default()), Some(disk));
+    let shutdown = CancellationToken::new();
+    let mut running = JoinSet::new();
+    running.spawn(writer.run(shutdown.clone()));
+    store.create(key("a"), object("a", "1")).await.unwrap();
+    let output = work(store, state).await;
+    shutdown.cancel();
+    running.join_all().await;
+    output
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_was_full_is_written_again_when_there_is_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let revision = brittle(directory.path(), async |store: Store, state| {
+        let before = store.revision();
+        state.store(FULL, Ordering::Relaxed);
+        let large = "x".repeat(1 << 20);
+        let lost = store.create(key("b"), object("b", &large)).await;
+        let words = lost.unwrap_err().to_string();
+        assert!(words.contains("free disk space"), "{words}");
+        assert!(store.is_failing());
+        assert_eq!(
+            (store.get(&key("b")).is_none(), store.revision()),
+            (true, before)
+        );
+        state.store(HEALTHY, Ordering::Relaxed);
+        // The disk is not asked at once again, however many write.
+        assert!(store.create(key("b"), object("b", "1")).await.is_err());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let kept = store.create(key("b"), object("b", "2")).await.unwrap();
+        assert_eq!(kept.revision(), before + 1);
+        assert!(!store.is_failing());
+        kept.revision()
+    })
+    .await;
+    let (store, _writer) = Store::open(Some(directory.path()), Window::default()).unwrap();
+    assert_eq!(store.revision(), revision);
+    let kept = store.get(&key("b")).unwrap();
+    assert_eq!(kept.value()["data"]["value"], "2");
+    assert!(store.get(&key("a")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_built_on_a_write_of_which_nobody_knows_whether_it_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let revision = brittle(directory.path(), async |store: Store, state| {
+        state.store(TORN, Ordering::Relaxed);
+        assert!(store.create(key("b"), object("b", "1")).await.is_err());
+        state.store(HEALTHY, Ordering::Relaxed);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let refused = store.create(key("c"), object("c", "1")).await;
+        let words = refused.unwrap_err().to_string();
+        assert!(words.contains("start the server again"), "{words}");
+        assert!(store.is_failing());
+        assert!(store.get(&key("a")).is_some(), "reads are answered");
+        store.revision()
+    })
+    .await;
+    let (store, _writer) = Store::open(Some(directory.path()), Window::default()).unwrap();
+    assert!(store.revision() >= revision);
+    assert!(store.get(&key("a")).is_some());
+    assert!(store.get(&key("c")).is_none());
 }
 
 #[tokio::test]

@@ -2,20 +2,26 @@
 //! answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::{error, info};
 
 use super::collection::Collections;
 use super::disk::Disk;
 use super::watch::Change;
-use super::{Expect, Key, Revision, Stored, WriteError, read, write};
+use super::{Expect, Key, Revision, Store, Stored, WriteError, read, write};
 
 /// Writes that go to disk together.
 pub(super) const BATCH: usize = 1024;
+
+/// After a write that failed: opening the file again reads all of it.
+const AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) enum Operation {
@@ -36,19 +42,27 @@ pub(super) struct Order {
 pub struct Writer {
     collections: Arc<RwLock<Collections>>,
     orders: mpsc::Receiver<Order>,
-    disk: Option<Arc<Disk>>,
+    /// Only the writer writes: the lock is for the thread that waits for the disk.
+    disk: Option<Arc<Mutex<Disk>>>,
+    failing: Arc<AtomicBool>,
+    failure: Option<Failure>,
+}
+
+/// What became of the last write to the disk.
+#[derive(Debug)]
+struct Failure {
+    problem: String,
+    again: Instant,
 }
 
 impl Writer {
-    pub(super) fn new(
-        collections: Arc<RwLock<Collections>>,
-        orders: mpsc::Receiver<Order>,
-        disk: Option<Disk>,
-    ) -> Self {
+    pub(super) fn new(store: &Store, orders: mpsc::Receiver<Order>, disk: Option<Disk>) -> Self {
         Self {
-            collections,
+            collections: Arc::clone(&store.collections),
             orders,
-            disk: disk.map(Arc::new),
+            disk: disk.map(|disk| Arc::new(Mutex::new(disk))),
+            failing: Arc::clone(&store.failing),
+            failure: None,
         }
     }
 
@@ -71,7 +85,7 @@ impl Writer {
         }
     }
 
-    async fn carry_out(&self, orders: &mut Vec<Order>) {
+    async fn carry_out(&mut self, orders: &mut Vec<Order>) {
         let mut plan = Plan::new(&self.collections);
         let decided: Vec<_> = orders
             .drain(..)
@@ -90,22 +104,52 @@ impl Writer {
         }
     }
 
-    async fn keep(&self, changes: Vec<Change>) -> Result<(), String> {
+    async fn keep(&mut self, changes: Vec<Change>) -> Result<(), String> {
         let changes = match &self.disk {
             Some(disk) if !changes.is_empty() => {
-                let disk = Arc::clone(disk);
-                let written =
-                    tokio::task::spawn_blocking(move || disk.write(&changes).map(|()| changes));
-                let written = written.await.map_err(|error| error.to_string())?;
-                written.map_err(|cause| {
-                    error!(err = %cause, "the store cannot be written: free disk space, then restart the server");
-                    cause.to_string()
-                })?
+                let failure = self.failure.as_ref();
+                if let Some(failure) = failure.filter(|failure| Instant::now() < failure.again) {
+                    return Err(failure.problem.clone());
+                }
+                let written = self.to_disk(Arc::clone(disk), changes).await;
+                self.note(written.as_ref().err());
+                written?
             }
             _ => changes,
         };
         write(&self.collections).apply(changes);
         Ok(())
+    }
+
+    async fn to_disk(
+        &self,
+        disk: Arc<Mutex<Disk>>,
+        changes: Vec<Change>,
+    ) -> Result<Vec<Change>, String> {
+        let acknowledged = read(&self.collections).revision();
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
+            disk.write(&changes, acknowledged).map(|()| changes)
+        });
+        let written = writing.await.map_err(|error| error.to_string())?;
+        written.map_err(|cause| cause.to_string())
+    }
+
+    /// Says once that the store cannot be written, and once that it can again.
+    fn note(&mut self, problem: Option<&String>) {
+        self.failing.store(problem.is_some(), Ordering::Relaxed);
+        let was = self.failure.take();
+        self.failure = problem.map(|problem| Failure {
+            problem: problem.clone(),
+            again: Instant::now() + AGAIN,
+        });
+        match (problem, was) {
+            (Some(problem), was) if was.as_ref().is_none_or(|was| was.problem != *problem) => {
+                error!("{problem}");
+            }
+            (None, Some(_)) => info!("the store can be written again"),
+            _ => {}
+        }
     }
 }
 

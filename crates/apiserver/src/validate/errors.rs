@@ -168,14 +168,19 @@ impl Errors {
 
     /// The answer to who sent an object with these faults.
     pub fn into_result(self, kind: &Kind, name: &str) -> Result<(), Failure> {
+        self.into_result_on(kind.kind, kind.group, name)
+    }
+
+    /// The same where what was sent is nothing that is kept, such as options.
+    pub fn into_result_on(self, kind: &str, group: &str, name: &str) -> Result<(), Failure> {
         if self.is_empty() {
             Ok(())
         } else {
-            Err(self.failure(kind, name))
+            Err(self.failure(kind, group, name))
         }
     }
 
-    fn failure(self, kind: &Kind, name: &str) -> Failure {
+    fn failure(self, kind: &str, group: &str, name: &str) -> Failure {
         let causes = self.0.iter().map(|error| {
             let mut cause = json!({"reason": error.reason, "message": error.body});
             if !error.field.is_empty() {
@@ -183,14 +188,14 @@ impl Errors {
             }
             cause
         });
-        let mut details = json!({"kind": kind.kind, "causes": causes.collect::<Vec<_>>()});
+        let mut details = json!({"kind": kind, "causes": causes.collect::<Vec<_>>()});
         if !name.is_empty() {
             details["name"] = name.into();
         }
-        let mut qualified = kind.kind.to_owned();
-        if !kind.group.is_empty() {
-            details["group"] = kind.group.into();
-            qualified = format!("{qualified}.{}", kind.group);
+        let mut qualified = kind.to_owned();
+        if !group.is_empty() {
+            details["group"] = group.into();
+            qualified = format!("{qualified}.{group}");
         }
         let message = format!("{qualified} {name:?} is invalid: {}", self.words());
         Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with_details(details)

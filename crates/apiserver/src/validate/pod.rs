@@ -3,6 +3,7 @@
 mod containers;
 mod environment;
 mod probes;
+pub(super) mod resize;
 mod scheduling;
 mod security;
 pub(super) mod status;

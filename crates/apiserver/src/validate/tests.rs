@@ -68,6 +68,157 @@ fn little_of_a_pod_can_change() {
     );
 }
 
+/// What is asked for, and the words about it.
+type Resize<'a> = (&'a dyn Fn(&mut Value), Option<&'a str>);
+
+#[test]
+fn a_resize_changes_cpu_and_memory_and_nothing_else() {
+    let mut old = stored(&pod());
+    let amounts = json!({"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"});
+    let container = |name: &str| {
+        let mut container = old["spec"]["containers"][0].clone();
+        container["name"] = name.into();
+        container["resources"] = json!({"requests": amounts, "limits": amounts});
+        container
+    };
+    let containers = json!([container("a"), container("b")]);
+    let init = json!([container("i")]);
+    old["spec"]["containers"] = containers;
+    old["spec"]["initContainers"] = init;
+    old["status"]["qosClass"] = "Guaranteed".into();
+    let resized = |old: &Value, change: &dyn Fn(&mut Value)| {
+        let mut new = old.clone();
+        change(&mut new["spec"]);
+        let outcome = update_subresource(&kinds::PODS, "resize", &new, old);
+        let words = outcome.err().map(|failure| failure.message);
+        words.map(|words| {
+            words
+                .trim_start_matches("Pod \"a\" is invalid: ")
+                .to_owned()
+        })
+    };
+    let cases: [Resize<'_>; 12] = [
+        (&|_| (), None),
+        (
+            &|spec| {
+                for list in ["requests", "limits"] {
+                    spec["containers"][1]["resources"][list]["cpu"] = "2".into();
+                    spec["initContainers"][0]["resources"][list]["memory"] = "2Gi".into();
+                }
+            },
+            None,
+        ),
+        // The same amount in other words.
+        (
+            &|spec| {
+                spec["containers"][0]["resources"]["limits"]["ephemeral-storage"] = "1024Mi".into();
+            },
+            None,
+        ),
+        (
+            &|spec| spec["containers"][0]["resources"]["requests"]["cpu"] = "500m".into(),
+            Some(
+                "spec: Invalid value: \"Guaranteed\": Pod QOS Class may not change as a result of resizing",
+            ),
+        ),
+        (
+            &|spec| {
+                for list in ["requests", "limits"] {
+                    spec["containers"][0]["resources"][list]["ephemeral-storage"] = "2Gi".into();
+                }
+            },
+            Some("spec: Forbidden: only cpu and memory resources are mutable"),
+        ),
+        (
+            &|spec| {
+                for list in ["requests", "limits"] {
+                    spec["initContainers"][0]["resources"][list]["ephemeral-storage"] =
+                        "2Gi".into();
+                }
+            },
+            Some(
+                "spec.initContainers[0]: Forbidden: only cpu and memory resources for init or sidecar containers are mutable",
+            ),
+        ),
+        (
+            &|spec| {
+                let resources = spec["containers"][0]["resources"].as_object_mut().unwrap();
+                resources.remove("limits");
+            },
+            Some(
+                "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
+            ),
+        ),
+        (
+            &|spec| spec["containers"].as_array_mut().unwrap().swap(0, 1),
+            Some(
+                "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize",
+            ),
+        ),
+        (
+            &|spec| drop(spec["containers"].as_array_mut().unwrap().pop()),
+            Some("spec.containers: Forbidden: containers may not be added or removed on resize"),
+        ),
+        (
+            &|spec| spec["initContainers"] = json!([]),
+            Some(
+                "spec.initContainers: Forbidden: initContainers may not be added or removed on resize",
+            ),
+        ),
+        (
+            &|spec| {
+                spec["containers"][0]["resizePolicy"] =
+                    json!([{"resourceName": "cpu", "restartPolicy": "NotRequired"}]);
+            },
+            Some("spec: Forbidden: only cpu and memory resources are mutable"),
+        ),
+        (
+            &|spec| spec["hostname"] = "h".into(),
+            Some("spec: Forbidden: only cpu and memory resources are mutable"),
+        ),
+    ];
+    for (index, (change, expected)) in cases.into_iter().enumerate() {
+        let found = resized(&old, change);
+        match expected {
+            None => assert_eq!(found, None, "case {index}"),
+            Some(words) => assert!(
+                found.as_ref().is_some_and(|found| found.contains(words)),
+                "case {index}: {found:?}"
+            ),
+        }
+    }
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut old = old.clone();
+        change(&mut old);
+        resized(&old, &|_| ())
+    };
+    let mirror = json!({"kubernetes.io/config.mirror": "x"});
+    assert_eq!(
+        with(&|pod| pod["metadata"]["annotations"] = mirror.clone()).as_deref(),
+        Some("Forbidden: static pods cannot be resized")
+    );
+    let old_node = json!([{"name": "a", "state": {"running": {}}}]);
+    assert_eq!(
+        with(&|pod| pod["status"]["containerStatuses"] = old_node.clone()).as_deref(),
+        Some("spec: Forbidden: Pod running on node without support for resize")
+    );
+    let mut whole = old.clone();
+    whole["spec"]["resources"] =
+        json!({"limits": {"cpu": "4", "memory": "4Gi"}, "requests": {"cpu": "4", "memory": "4Gi"}});
+    let more = resized(&whole, &|spec| {
+        for list in ["requests", "limits"] {
+            spec["resources"][list]["cpu"] = "5".into();
+        }
+    });
+    assert_eq!(more, None);
+    let removed = resized(&whole, &|spec| spec["resources"] = Value::Null);
+    let words = "spec.resources: Forbidden: pod-level resources cannot be removed";
+    assert!(
+        removed.as_ref().is_some_and(|found| found.contains(words)),
+        "{removed:?}"
+    );
+}
+
 #[test]
 fn metadata_stays_what_it_is() {
     let words = message(changed("", |pod| pod["metadata"]["uid"] = "v".into()));

@@ -1,6 +1,7 @@
 //! The node of a `ferrolet up` that runs on this machine: which cluster is meant, and which
 //! of its nodes.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::process::{Agent, Keeper};
@@ -76,10 +77,17 @@ fn meant<'a>(
     kubectls: Option<&Path>,
     kubelet_runs: bool,
 ) -> Option<&'a Keeper> {
+    // The kernel tells where a keeper is; people go there by links and by `..`.
+    let kubectls = kubectls.map(true_path);
     let named = keepers
         .iter()
-        .find(|keeper| kubectls == Some(&*kubeconfig_in(&keeper.root)));
+        .find(|keeper| kubectls == Some(true_path(&kubeconfig_in(&keeper.root))));
     named.or_else(|| keepers.last().filter(|_| !kubelet_runs))
+}
+
+/// Without links; as it is given where there is no such file.
+fn true_path(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// What starts it anew, wherever and by whomever that is done: its directory is named in
@@ -109,8 +117,6 @@ fn again(program: String, words: &[String], root: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn keeper(id: u32, root: &Path) -> Keeper {
@@ -136,6 +142,23 @@ mod tests {
         // Who has a kubelet asks about that.
         assert_eq!(found(Some("/c"), true), None);
         assert_eq!(find(&[], None, false, None), None);
+    }
+
+    #[test]
+    fn a_kubeconfig_is_the_same_however_people_come_to_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(temporary.path()).unwrap();
+        for cluster in ["a", "b"] {
+            fs::create_dir(root.join(cluster)).unwrap();
+            fs::write(kubeconfig_in(&root.join(cluster)), "").unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();
+        let both = [keeper(7, &root.join("a")), keeper(9, &root.join("b"))];
+        for way in ["a", "link", "b/../a"] {
+            let kubectls = root.join(way).join("kubeconfig");
+            let found = meant(&both, Some(&kubectls), true);
+            assert_eq!(found.map(|keeper| keeper.id), Some(7), "{way}");
+        }
     }
 
     #[test]

@@ -93,15 +93,28 @@ pub(super) fn keepers(processes: &Path) -> Vec<Keeper> {
 fn each<T>(processes: &Path, found: impl Fn(u32, &Path) -> Option<T>) -> Vec<T> {
     let entries = fs::read_dir(processes).into_iter().flatten();
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut ids: Vec<u32> = ids.collect();
+    let directory_of = |id: u32| processes.join(id.to_string());
+    // Ids begin anew when they have been used up.
+    let mut ids: Vec<(u64, u32)> = ids.map(|id| (started(&directory_of(id)), id)).collect();
     ids.sort_unstable();
-    let of_process = |id: u32| {
-        let directory = processes.join(id.to_string());
+    let of_process = |(_, id): (u64, u32)| {
+        let directory = directory_of(id);
         let found = found(id, &directory)?;
         let status = fs::read_to_string(directory.join("status")).unwrap_or_default();
         (!is_in_container(&status)).then_some(found)
     };
     ids.into_iter().filter_map(of_process).collect()
+}
+
+/// When a process was started, in ticks since the machine was.
+fn started(directory: &Path) -> u64 {
+    let told = fs::read_to_string(directory.join("stat")).unwrap_or_default();
+    // The name of a program is in brackets, and may have spaces and brackets in it.
+    let behind_name = told.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = behind_name.split_whitespace().nth(19);
+    ticks
+        .and_then(|ticks| ticks.parse().ok())
+        .unwrap_or_default()
 }
 
 /// The words of a command line.
@@ -210,5 +223,19 @@ mod tests {
             }]
         );
         assert_eq!(agents(root.path()), []);
+    }
+
+    #[test]
+    fn the_newest_is_who_was_started_last_not_who_has_the_highest_id() {
+        let root = tempfile::tempdir().unwrap();
+        for (id, started) in [(7, 900), (40, 300), (41, 300)] {
+            put(root.path(), id, &["kubelet"], "NSpid:\t7\n");
+            let before = (4..22).map(|_| "0 ").collect::<String>();
+            let told = format!("{id} (a (b) c) S {before}{started} 0 0\n");
+            fs::write(root.path().join(id.to_string()).join("stat"), told).unwrap();
+        }
+        let found = agents(root.path());
+        let ids: Vec<u32> = found.iter().map(|agent| agent.id).collect();
+        assert_eq!(ids, [40, 41, 7]);
     }
 }

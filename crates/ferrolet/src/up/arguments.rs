@@ -15,9 +15,10 @@ The node gets its certificate with a bootstrap token and a certificate signing r
 cluster; each step is told with the names of its objects, so that kubectl finds them. With a real
 runtime it needs root. Pods on simulated nodes run by the story that their annotations tell; see
 `sim.ferrolet.dev/` in the documentation of crate sim. There are no workload controllers
-(Deployments and their like), no cluster DNS and no services' addresses, no server-side apply and
-no RBAC: Pods are made by name, `kubectl apply` works on the client's side, and who may do what is
-fixed (administrators, nodes and their pods, those who come with a bootstrap token).";
+(Deployments and their like), no cluster DNS and no services' addresses, no binding of persistent
+volumes to claims, no server-side apply and no RBAC: Pods are made by name, those with a claim wait,
+`kubectl apply` works on the client's side, and who may do what is fixed (administrators, nodes and
+their pods, those who come with a bootstrap token).";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
