@@ -1,50 +1,55 @@
-//! How fast the machine is just now: for promises that are made for a quiet one.
+//! How busy the machine is just now: for promises that are made for a quiet one.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::wait;
 
-/// Seconds that [`yardstick`] takes on the machines for which bounds are made.
-const YARDSTICK: f64 = 0.12;
-
-/// As [`wait::promised`], where what a play took counts for less on a machine that is slow, or
-/// busy with other things, before it as well as after it. On a quiet one the bound is the bound.
+/// As [`wait::promised`], where what a play took counts for less on a machine that is busy with
+/// other things, before it as well as after it. On a quiet one the bound is the bound.
 pub fn promised<T>(
     what: &str,
     bound: Duration,
     mut play: impl FnMut() -> Result<(Duration, T)>,
 ) -> Result<T> {
     wait::promised(what, bound, || {
-        let before = slowness(yardstick());
+        let before = busyness();
         let (took, value) = play()?;
         if took <= bound {
             return Ok((took, value));
         }
-        let slowness = before.min(slowness(yardstick()));
-        println!("{what}: {took:.2?}, on a machine that is {slowness:.1} times as slow");
-        Ok((took.div_f64(slowness), value))
+        let busyness = before.min(busyness());
+        println!("{what}: {took:.2?}, where work takes {busyness:.1} times its processor time");
+        Ok((took.div_f64(busyness), value))
     })
 }
 
-/// How many times as long as on a quiet machine; never less than once.
-fn slowness(took: Duration) -> f64 {
-    (took.as_secs_f64() / YARDSTICK).max(1.0)
+/// How many times its processor time some work takes by the clock on the wall: once, on a
+/// machine with nothing else to do, be it fast or slow.
+fn busyness() -> f64 {
+    let (start, used) = (Instant::now(), processor_time());
+    let mut words = BTreeSet::new();
+    for number in 0..100_000_u32 {
+        words.insert(number.wrapping_mul(2_654_435_761).to_string());
+    }
+    drop(words);
+    let used = processor_time().saturating_sub(used);
+    ratio(start.elapsed(), used)
 }
 
-/// By the clock on the wall: work that is none of ours, for one processor.
-fn yardstick() -> Duration {
-    let start = Instant::now();
-    let mut text = String::new();
-    for number in 0..300_000_u32 {
-        let _ = writeln!(text, "{}: value", number.wrapping_mul(2_654_435_761));
-    }
-    let words: BTreeSet<String> = text.lines().map(str::to_owned).collect();
-    assert_eq!(words.len(), 300_000);
-    start.elapsed()
+fn ratio(took: Duration, used: Duration) -> f64 {
+    let least = Duration::from_millis(1);
+    (took.as_secs_f64() / used.max(least).as_secs_f64()).max(1.0)
+}
+
+/// Of this thread.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime)
+        .try_into()
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -52,11 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fast_machine_does_not_make_a_bound_tighter_and_a_slow_one_has_its_share() {
-        let close = |slowness: f64, expected: f64| (slowness - expected).abs() < 0.01;
-        assert!(close(slowness(Duration::from_millis(30)), 1.0));
-        assert!(close(slowness(Duration::from_millis(120)), 1.0));
-        assert!(close(slowness(Duration::from_millis(360)), 3.0));
+    fn what_waits_for_a_processor_counts_for_less_and_nothing_for_more() {
+        let ratio = |took, used| ratio(Duration::from_millis(took), Duration::from_millis(used));
+        let close = |found: f64, expected: f64| (found - expected).abs() < 0.01;
+        assert!(close(ratio(120, 120), 1.0));
+        assert!(close(ratio(110, 120), 1.0));
+        assert!(close(ratio(360, 120), 3.0));
+        assert!(close(ratio(1, 0), 1.0));
     }
 
     #[test]
