@@ -182,16 +182,19 @@ impl Running {
     }
 
     /// The most requests that were answered in a second, until this time of the fleet's and after it.
-    pub(crate) fn peaks(&self, time: f64) -> Result<(u64, u64)> {
-        let (mut before, mut after) = (0, 0);
+    pub(crate) fn peaks(&self, time: f64) -> Result<(f64, f64)> {
+        let (mut before, mut after) = (0.0_f64, 0.0_f64);
+        let mut last = 0.0;
         let out = fs::read_to_string(&self.out)?;
         // The last one may be half written.
         let whole = out.rsplit_once('\n').map_or("", |(whole, _)| whole);
         for line in whole.lines() {
             let figures: Value = serde_json::from_str(line)?;
-            let count = |key: &str| figures[key].as_u64().context("no requests");
-            let requests = count("requests")? - count("unanswered")?;
+            let count = |key: &str| figures[key].as_f64().context("no requests");
             let elapsed = figures["elapsed"].as_f64().context("no time")?;
+            // A line that comes late tells of more than a second.
+            let requests = (count("requests")? - count("unanswered")?) / (elapsed - last).max(1.0);
+            last = elapsed;
             let peak = if elapsed <= time {
                 &mut before
             } else {
@@ -202,17 +205,12 @@ impl Running {
         Ok((before, after))
     }
 
-    /// Waits for its own end.
-    pub(crate) fn ended(&mut self) -> Result<()> {
-        let status = self.child.wait()?;
-        ensure!(status.success(), "{status}: {}", self.said());
-        Ok(())
-    }
-
     pub(crate) fn terminate(&mut self) -> Result<()> {
         let id = self.child.id().to_string();
         command::run(Command::new("kill").args(["-s", "TERM", &id]))?;
-        self.ended()
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{status}: {}", self.said());
+        Ok(())
     }
 }
 

@@ -64,10 +64,12 @@ fn a_restarted_api_server_has_the_whole_fleet_again_soon_and_without_a_herd() ->
     );
 
     let (before, after) = fleet.peaks(started)?;
-    println!("requests in a second, at most: {before} while they came, {after} after the restart");
+    println!(
+        "requests in a second, at most: {before:.0} while they came, {after:.0} after the restart"
+    );
     ensure!(
-        after <= most(count),
-        "{after} requests in one second, and {} are the most",
+        after <= f64::from(most(count)),
+        "{after:.0} requests in one second, and {} are the most",
         most(count)
     );
     fleet.terminate()
@@ -75,8 +77,8 @@ fn a_restarted_api_server_has_the_whole_fleet_again_soon_and_without_a_herd() ->
 
 /// What a fleet may ask in one second: each node once, and what all of them
 /// together are allowed beside their heartbeats.
-fn most(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX) + 200
+fn most(count: usize) -> u32 {
+    u32::try_from(count).map_or(u32::MAX, |count| count + 200)
 }
 
 fn seconds(figures: &serde_json::Value) -> Result<f64> {

@@ -43,7 +43,8 @@ impl Plan {
                 signing: "1m",
                 rotations: 1,
                 lasting: Duration::ZERO,
-                longest_use: Duration::from_secs(45),
+                // Its life, as it is signed.
+                longest_use: Duration::from_secs(60),
             });
         };
         let minutes: u64 = minutes.parse()?;

@@ -13,7 +13,7 @@ use testkit::lab::{
     Component, InstanceId, Lab, Layout, Node, Options, Runtime, saved_logs_dir, workspace,
 };
 use testkit::workload::{Pod, Workload};
-use testkit::{cargo, wait};
+use testkit::{cargo, pace, wait};
 
 #[test]
 fn starts_bends_ends_and_leaves_nothing_behind() -> Result<()> {
@@ -27,7 +27,7 @@ fn starts_bends_ends_and_leaves_nothing_behind() -> Result<()> {
         signing_duration: "15m".to_owned(),
     };
     a_killed_start_is_cleaned_up(&layout)?;
-    let lab = wait::promised("a warm start", Duration::from_secs(20), || {
+    let lab = pace::promised("a warm start", Duration::from_secs(20), || {
         Lab::down(&layout)?;
         let start = Instant::now();
         let lab = Lab::up(layout.clone(), &options)?;
@@ -222,13 +222,13 @@ fn a_certificate_lives(lab: &Lab, seconds: u64) -> Result<()> {
 }
 
 fn nodes_come_and_go_quickly(lab: &Lab) -> Result<()> {
-    let node = wait::promised("making a node", Duration::from_secs(3), || {
+    let node = pace::promised("making a node", Duration::from_secs(3), || {
         let start = Instant::now();
         let node = lab.node("quick", Runtime::Containerd2)?;
         Ok((start.elapsed(), node))
     })?;
     node.remove()?;
-    wait::promised("making and removing one", Duration::from_secs(5), || {
+    pace::promised("making and removing one", Duration::from_secs(5), || {
         let start = Instant::now();
         lab.node("quick", Runtime::Containerd2)?.remove()?;
         Ok((start.elapsed(), ()))

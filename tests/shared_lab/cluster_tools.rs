@@ -747,6 +747,11 @@ fn make_approver(kubectl: &Kubectl) -> Result<()> {
     });
     kubectl.apply(&role.to_string())?;
     kubectl.apply(&binding.to_string())?;
+    // One of the role's rights: the others come with it.
+    let right = ["auth", "can-i", "watch", "certificatesigningrequests"];
+    wait::until("a right that was given", SOON, || {
+        kubectl.run([&right[..], &["--as", "tools-approver"]].concat())
+    })?;
     Ok(())
 }
 

@@ -85,7 +85,7 @@ fn asked(node: &Node, request: &[&str]) -> Result<Answer> {
     let (path, options) = request.split_last().context("a path")?;
     let place = format!("http://127.0.0.1:10248{path}");
     let mut curl = node.machine().command("curl");
-    let quiet = ["--silent", "--show-error", "--include", "--max-time", "5"];
+    let quiet = ["--silent", "--show-error", "--include", "--max-time", "20"];
     curl.args(quiet)
         .arg("--path-as-is")
         .args(options)

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use testkit::lab::{Kubectl, Lab, Runtime};
 use testkit::{cargo, wait};
 
+use crate::server::door;
+
 const SOON: Duration = Duration::from_secs(60);
 const FLEET: &str = "ports";
 const NODES: [&str; 2] = ["ports-00", "ports-01"];
@@ -45,16 +47,30 @@ impl Scene {
     }
 
     fn run(&self, words: &[&str]) -> Result<String> {
-        testkit::command::run(&mut self.command(words))
+        door::made(|| testkit::command::run(&mut self.command(words)))
+    }
+
+    fn raw(&self, path: &str) -> Result<String> {
+        door::made(|| self.kubectl.run(["get", "--raw", path]))
     }
 
     fn json(&self, path: &str) -> Result<Value> {
-        let said = self.kubectl.run(["get", "--raw", path])?;
+        let said = self.raw(path)?;
         serde_json::from_str(&said).with_context(|| format!("{path}: {said}"))
     }
 
     /// Exit code, standard output and error of a command that is fed.
     fn fed(&self, words: &[&str], input: &[u8]) -> Result<(Option<i32>, Vec<u8>, String)> {
+        door::decided(|| {
+            let found = self.fed_once(words, input);
+            let undecided = found
+                .as_ref()
+                .is_ok_and(|found| door::is_undecided(&found.2));
+            (found, undecided)
+        })
+    }
+
+    fn fed_once(&self, words: &[&str], input: &[u8]) -> Result<(Option<i32>, Vec<u8>, String)> {
         let mut command = self.command(words);
         command
             .stdin(Stdio::piped())
@@ -217,7 +233,7 @@ fn the_proxy_shows_each_its_own(scene: &Scene) -> Result<()> {
         ("configz", "kubeletconfig"),
     ] {
         let path = format!("/api/v1/nodes/{}/proxy/{path}", NODES[0]);
-        let said = scene.kubectl.run(["get", "--raw", &path])?;
+        let said = scene.raw(&path)?;
         ensure!(said.contains(word), "{path}: {said}");
     }
     Ok(())

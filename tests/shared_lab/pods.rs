@@ -14,8 +14,6 @@ mod runtime_away;
 pub(crate) mod stage;
 mod statics;
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use testkit::lab::{BUSYBOX_IMAGE, Runtime};
@@ -80,7 +78,7 @@ fn controllers(name: &str, runtime: Runtime) -> Result<()> {
         ensure!(left.is_empty(), "{left}");
         Ok(())
     })?;
-    wait::until("the runtime to be empty", Duration::from_secs(20), || {
+    wait::until("the runtime to be empty", SOON, || {
         let left = stage.node.crictl(["pods", "--quiet"])?;
         ensure!(left.trim().is_empty(), "{left}");
         Ok(())

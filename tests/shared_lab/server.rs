@@ -2,7 +2,7 @@
 
 mod access;
 mod bad_input;
-mod door;
+pub(crate) mod door;
 mod figures;
 mod logs;
 mod network;

@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use testkit::lab::{KUBERNETES, Lab, Runtime};
 use testkit::wait;
 use testkit::workload::{Pod, Workload};
+
+use crate::server::door;
 
 const READY: Duration = Duration::from_secs(60);
 const RUNNING: Duration = Duration::from_secs(120);
@@ -37,10 +39,15 @@ fn joins_and_runs_a_deployment(name: &str, runtime: Runtime, version: &str) -> R
     let workload = Workload::create(lab.kubectl(), name, &node, 3, script)?;
     for pod in workload.wait_running(3, RUNNING)? {
         let place = ["--namespace", workload.namespace()];
-        let logs = kubectl.run([&place[..], &["logs", pod.name()]].concat())?;
-        assert_eq!(logs.trim(), format!("started on {}", pod.name()));
+        // What it says may come a moment after it runs.
+        wait::until("what the pod says", READY, || {
+            let logs = kubectl.run([&place[..], &["logs", pod.name()]].concat())?;
+            let expected = format!("started on {}", pod.name());
+            ensure!(logs.trim() == expected, "{logs:?}");
+            Ok(())
+        })?;
         let exec = ["exec", pod.name(), "--", "cat", "/etc/hostname"];
-        let said = kubectl.run([&place[..], &exec].concat())?;
+        let said = door::made(|| kubectl.run([&place[..], &exec].concat()))?;
         assert_eq!(said.trim(), pod.name());
         assert!(pod.address().starts_with("10.245."), "{}", pod.address());
     }

@@ -3,7 +3,7 @@
 //! In: the pins under `lab/`, the toolchains and package registries of the
 //! machine, root. Out: [`lab::Lab`] with its kubeconfigs, its components that
 //! can be stopped, frozen, cut off and restarted, and nodes to put a kubelet
-//! in; [`wait`] for what takes its time; [`watch`] for when it came; [`chaos`]
+//! in; [`wait`] for what takes its time, [`pace`] for what may not; [`watch`] for when it came; [`chaos`]
 //! for an agent that is killed over and over; [`clock`] for tests that pass
 //! hours; [`host`] for tests on this machine's own disks; [`knobs`] for long runs.
 //!
@@ -24,6 +24,7 @@ pub mod compare;
 pub mod host;
 pub mod knobs;
 pub mod lab;
+pub mod pace;
 pub mod wait;
 pub mod watch;
 pub mod wire;

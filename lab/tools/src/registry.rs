@@ -5,8 +5,8 @@
 //! distribution protocol below `/v2/`. The first part of a repository's name
 //! says how it behaves: `open/NAME` answers, `private/NAME` wants the user
 //! `lab` with the password `secret`, `slow/NAME` sends its blobs at
-//! 1 MiB a second, `failing/NAME` answers 500, `busy/NAME` 429. It must not
-//! know who pulls.
+//! 1 MiB a second, `stuck/NAME` begins to send them and never ends,
+//! `failing/NAME` answers 500, `busy/NAME` 429. It must not know who pulls.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,6 +14,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 /// `lab:secret`, as HTTP carries it.
@@ -43,6 +45,7 @@ enum Behaviour {
     Open,
     Private,
     Slow,
+    Stuck,
     Failing,
     Busy,
 }
@@ -153,7 +156,7 @@ async fn answer(State(registry): State<Arc<Registry>>, request: Request) -> Resp
             refusal.headers_mut().insert(WWW_AUTHENTICATE, challenge);
             return refusal;
         }
-        Behaviour::Private | Behaviour::Open | Behaviour::Slow => {}
+        Behaviour::Private | Behaviour::Open | Behaviour::Slow | Behaviour::Stuck => {}
     }
     let Some((digest, bytes)) = registry.content(&wanted).await else {
         let code = match wanted.kind {
@@ -173,10 +176,12 @@ async fn answer(State(registry): State<Arc<Registry>>, request: Request) -> Resp
     ];
     let body = if *request.method() == Method::HEAD {
         Body::empty()
-    } else if wanted.behaviour == Behaviour::Slow && wanted.kind == Kind::Blob {
-        slowly(bytes)
     } else {
-        Body::from(bytes)
+        match (wanted.behaviour, wanted.kind) {
+            (Behaviour::Slow, Kind::Blob) => slowly(bytes),
+            (Behaviour::Stuck, Kind::Blob) => beginning_of(&bytes),
+            _ => Body::from(bytes),
+        }
     };
     (headers, body).into_response()
 }
@@ -195,6 +200,7 @@ fn parse(path: &str) -> Option<Wanted<'_>> {
         "open" => Behaviour::Open,
         "private" => Behaviour::Private,
         "slow" => Behaviour::Slow,
+        "stuck" => Behaviour::Stuck,
         "failing" => Behaviour::Failing,
         "busy" => Behaviour::Busy,
         _ => return None,
@@ -237,6 +243,13 @@ fn slowly(bytes: Bytes) -> Body {
     Body::from_stream(tokio_util::io::ReaderStream::new(reader))
 }
 
+/// Some of it, and never the rest: it lasts until the client leaves.
+fn beginning_of(bytes: &Bytes) -> Body {
+    let some = bytes.slice(..SLOW_CHUNK.min(bytes.len() / 2));
+    let sent = stream::iter([Ok::<_, Infallible>(some)]);
+    Body::from_stream(sent.chain(stream::pending()))
+}
+
 fn error(status: StatusCode, code: &str, message: &str) -> Response {
     let body = json!({ "errors": [{ "code": code, "message": message }] }).to_string();
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
@@ -246,6 +259,16 @@ fn error(status: StatusCode, code: &str, message: &str) -> Response {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn what_is_stuck_begins_and_does_not_end() {
+        let content = Bytes::from(vec![7; 3 * SLOW_CHUNK]);
+        let mut body = beginning_of(&content).into_data_stream();
+        let first = body.next().await.unwrap().unwrap();
+        assert_eq!(first, content[..SLOW_CHUNK]);
+        let more = tokio::time::timeout(Duration::from_millis(50), body.next()).await;
+        assert!(more.is_err(), "{more:?}");
+    }
+
     #[test]
     fn the_first_part_of_a_name_is_its_behaviour() {
         let wanted = parse("/v2/slow/some/name/manifests/v1").unwrap();
@@ -254,6 +277,8 @@ mod tests {
         assert_eq!(wanted.kind, Kind::Manifest);
         assert_eq!(wanted.reference, "v1");
         assert_eq!(parse("/v2/open/a/blobs/sha256:0").unwrap().kind, Kind::Blob);
+        let wanted = parse("/v2/stuck/a/blobs/sha256:0").unwrap();
+        assert_eq!(wanted.behaviour, Behaviour::Stuck);
         for path in [
             "/v2/odd/name/manifests/v1",
             "/v2/open",

@@ -112,10 +112,11 @@ fn create_troubled(stage: &Stage) -> Result<()> {
 #[test]
 fn pods_that_are_deleted_at_the_wrong_moment_are_gone_soon() -> Result<()> {
     let stage = Stage::ours("pods-moment", Runtime::Containerd2)?;
+    // Its pull ends with it, and not before, however late the deletion comes.
     let mut pulled = sleeper();
-    pulled["image"] = json!("registry.lab:5000/slow/pulled:1");
+    pulled["image"] = json!("registry.lab:5000/stuck/pulled:1");
     stage.create_pod("pulls", pulled, json!({}))?;
-    stage.wait_event("pulls", "Pulling", "registry.lab:5000/slow/pulled:1")?;
+    stage.wait_event("pulls", "Pulling", "registry.lab:5000/stuck/pulled:1")?;
     stage.run(&["delete", "pod", "pulls", "--wait=false"])?;
 
     let deaf = shell("trap '' TERM; echo deaf; while :; do sleep 0.2; done");

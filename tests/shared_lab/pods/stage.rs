@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use testkit::lab::{Agent, BUSYBOX_IMAGE, Kubectl, Lab, Node, Runtime};
 use testkit::{command, wait};
 
+use crate::server::door;
+
 /// What is on its way is there by then, on a busy machine too.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
@@ -90,7 +92,8 @@ impl Stage {
     /// kubectl in the test's namespace.
     pub(crate) fn run(&self, words: &[&str]) -> Result<String> {
         let place = ["--namespace", self.namespace()];
-        self.kubectl().run([&place[..], words].concat())
+        let words = [&place[..], words].concat();
+        door::made(|| self.kubectl().run(words.iter().copied()))
     }
 
     pub(crate) fn json(&self, words: &[&str]) -> Result<Value> {

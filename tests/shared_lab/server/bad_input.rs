@@ -88,6 +88,11 @@ fn nonsense_floods_and_crowds_are_borne() -> Result<()> {
     node.wait_ready(READY)?;
     lab.kubectl().apply(ASKER)?;
     let token = lab.kubectl().run(["create", "token", "bad-input"])?;
+    let can = ["auth", "can-i", "get", "nodes", "--subresource=metrics"];
+    let robot = ["--as", "system:serviceaccount:default:bad-input"];
+    wait::until("a right that was given", READY, || {
+        lab.kubectl().run([&can[..], &robot[..]].concat())
+    })?;
     network::inside(node.machine(), || {
         nonsense()?;
         flood(&node)?;
@@ -229,6 +234,15 @@ fn known_and_deaf(node: &Node, token: &str) -> Result<()> {
     let config = network::client(None)?;
     let request =
         format!("GET /metrics HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer {token}\r\n\r\n");
+    // The first answers are read by nobody: the node has to know by then who asks.
+    wait::until("a node that knows its caller", READY, || {
+        let mut stream = network::connect(&config)?;
+        stream.write_all(request.as_bytes())?;
+        let mut said = [0; 12];
+        stream.read_exact(&mut said)?;
+        ensure!(said == *b"HTTP/1.1 200", "{said:?}");
+        Ok(())
+    })?;
     let before = resident(node)?;
     let requests = request.repeat(100);
     let mut clients = Vec::new();
@@ -272,12 +286,17 @@ fn crowd(node: &Node) -> Result<()> {
         idle.push(stream);
     }
     let full = resident(node)?;
-    let begun = Instant::now();
-    let mut stream = network::connect(&config)?;
-    stream.write_all(b"GET /nope HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n")?;
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said);
-    let took = begun.elapsed();
+    let bound = Duration::from_secs(5);
+    let took = wait::promised("an answer with a crowd at the door", bound, || {
+        let begun = Instant::now();
+        let mut stream = network::connect(&config)?;
+        stream.write_all(b"GET /nope HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n")?;
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        let took = begun.elapsed();
+        ensure!(status(&said) == 404, "with a crowd at the door: {said:?}");
+        Ok((took, took))
+    })?;
     let grown = full.saturating_sub(before);
     show(&format!(
         "{CROWD} idle connections: resident {} KiB before, {} KiB with them ({} KiB each of 2048); the next one was answered in {} ms",
@@ -286,8 +305,6 @@ fn crowd(node: &Node) -> Result<()> {
         (grown >> 10) / 2048,
         took.as_millis()
     ));
-    ensure!(status(&said) == 404, "with a crowd at the door: {said:?}");
-    ensure!(took < Duration::from_secs(5), "answered after {took:?}");
     ensure!(grown < MOST, "the crowd cost {grown} bytes");
     Ok(())
 }

@@ -15,6 +15,13 @@ const LENT: &str = "/etc/lent";
 /// answer. It says nothing of the question then, ours and upstream's alike.
 const UNDECIDED: &str = "Authorization error (";
 
+/// Longer than a node waits for what the API server says of its caller.
+const LONGEST: &str = "45";
+
+/// With [`LONGEST`] over curl gives up with this status.
+const LATE: i32 = 28;
+
+/// Long enough for a second try after one that took [`LONGEST`].
 const DECIDED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -51,17 +58,24 @@ pub(super) fn as_client() -> [String; 6] {
 pub(super) fn asked(node: &Node, request: &[&str]) -> Result<Answer> {
     decided(|| {
         let answer = asked_once(node, request);
-        let undecided = answer.as_ref().is_ok_and(|one| is_undecided(&one.body));
+        let undecided = match &answer {
+            Ok(answer) => is_undecided(&answer.body),
+            Err(error) => error.to_string().starts_with(&late()),
+        };
         (answer, undecided)
     })
 }
 
-pub(super) fn is_undecided(answer: &str) -> bool {
+fn late() -> String {
+    format!("exit status: {LATE}: ")
+}
+
+pub(crate) fn is_undecided(answer: &str) -> bool {
     answer.contains(UNDECIDED)
 }
 
 /// Asks again as long as `ask` says of its answer that the node could not decide.
-pub(super) fn decided<T: Debug>(mut ask: impl FnMut() -> (Result<T>, bool)) -> Result<T> {
+pub(crate) fn decided<T: Debug>(mut ask: impl FnMut() -> (Result<T>, bool)) -> Result<T> {
     wait::until("a node that knows what its caller may do", DECIDED, || {
         let (answer, undecided) = ask();
         if undecided {
@@ -72,23 +86,29 @@ pub(super) fn decided<T: Debug>(mut ask: impl FnMut() -> (Result<T>, bool)) -> R
     })?
 }
 
+/// What comes of a request that a node is asked for by the API server. One that the node
+/// could not decide has done nothing there, and is made again.
+pub(crate) fn made<T: Debug>(mut request: impl FnMut() -> Result<T>) -> Result<T> {
+    decided(|| {
+        let done = request();
+        let undecided = done
+            .as_ref()
+            .is_err_and(|error| is_undecided(&format!("{error:#}")));
+        (done, undecided)
+    })
+}
+
 /// What a node answers through the API server.
 pub(super) fn through_api(kubectl: &Kubectl, node: &Node, path: &str) -> Result<String> {
     let place = format!("/api/v1/nodes/{}/proxy{path}", node.name());
-    decided(|| {
-        let said = kubectl.run(["get", "--raw", &place]);
-        let undecided = said
-            .as_ref()
-            .is_err_and(|error| is_undecided(&format!("{error:#}")));
-        (said, undecided)
-    })
+    made(|| kubectl.run(["get", "--raw", &place]))
 }
 
 fn asked_once(node: &Node, request: &[&str]) -> Result<Answer> {
     let (path, options) = request.split_last().context("a path")?;
     let mut curl = node.machine().command("curl");
     curl.args(["--show-error", "--include", "--path-as-is"])
-        .args(["--max-time", "20"])
+        .args(["--max-time", LONGEST])
         .args(as_client())
         .args(options)
         .arg(format!("https://127.0.0.1:10250{path}"));

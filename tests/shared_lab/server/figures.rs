@@ -99,10 +99,13 @@ fn ask(lab: &Lab, node: &Node) -> Result<()> {
     wait::until("an answer through the API server", SOON, || {
         lab.kubectl().run(["get", "--raw", &path])
     })?;
-    let mut curl = node.machine().command("curl");
-    curl.args(["--silent", "--show-error", "--insecure", "--max-time", "10"]);
-    curl.args(["--header", "Authorization: Bearer made-up"]);
-    command::run(curl.arg("https://127.0.0.1:10250/healthz"))?;
+    // The node asks for half a minute whose token it is.
+    wait::until("an answer to a token", SOON, || {
+        let mut curl = node.machine().command("curl");
+        curl.args(["--silent", "--show-error", "--insecure", "--max-time", "45"]);
+        curl.args(["--header", "Authorization: Bearer made-up"]);
+        command::run(curl.arg("https://127.0.0.1:10250/healthz"))
+    })?;
     Ok(())
 }
 

@@ -343,17 +343,13 @@ fn kubectl_logs_with_all_flags_is_the_same_on_both_nodes() -> Result<()> {
     let mut found = Vec::new();
     for flags in FLAGS {
         let words = [&["logs"], *flags].concat();
-        let asked = |stage: &Stage| outcome(stage, kubectl(stage, &words));
-        let mut told = [asked(&stages[0])?, asked(&stages[1])?];
-        // An image is asked for again from time to time, a container that crashes is started
-        // again: they have other words then.
-        for _ in 0..20 {
-            if told[0] == told[1] {
-                break;
-            }
-            thread::sleep(std::time::Duration::from_millis(300));
-            told = [asked(&stages[0])?, asked(&stages[1])?];
-        }
+        let told = both_told(&stages, |stage| {
+            door::decided(|| {
+                let told = outcome(stage, kubectl(stage, &words));
+                let undecided = told.as_ref().is_ok_and(|told| door::is_undecided(told));
+                (told, undecided)
+            })
+        })?;
         differences(flags, &told, &mut found);
     }
     ask_for_logs(&stages, QUERIES, &mut found)?;
@@ -375,13 +371,29 @@ fn kubectl_logs_with_all_flags_is_the_same_on_both_nodes() -> Result<()> {
     stages.into_iter().try_for_each(Stage::end)
 }
 
+/// What both say. An image is asked for again from time to time, a container that crashes is
+/// started again: they have other words then, and are asked again while theirs differ.
+fn both_told<T: PartialEq>(
+    stages: &[Stage; 2],
+    ask: impl Fn(&Stage) -> Result<T>,
+) -> Result<[T; 2]> {
+    let mut told = [ask(&stages[0])?, ask(&stages[1])?];
+    for _ in 0..20 {
+        if told[0] == told[1] {
+            break;
+        }
+        thread::sleep(std::time::Duration::from_millis(300));
+        told = [ask(&stages[0])?, ask(&stages[1])?];
+    }
+    Ok(told)
+}
+
 fn ask_for_logs(stages: &[Stage; 2], queries: &[&str], found: &mut Vec<String>) -> Result<()> {
     for query in queries {
-        let asked = |stage: &Stage| {
+        let told = both_told(stages, |stage| {
             let below = format!("/containerLogs/{}/", stage.namespace());
             asked(stage, &[query], &below)
-        };
-        let told = [asked(&stages[0])?, asked(&stages[1])?];
+        })?;
         differences(query, &told, found);
     }
     Ok(())

@@ -10,10 +10,12 @@ use testkit::lab::Node;
 
 use super::door;
 
-const PATH: &str = "/debug/pprof/profile?seconds=2";
+/// Long enough for both clients to come while it is taken, on a busy machine too.
+const PATH: &str = "/debug/pprof/profile?seconds=10";
+const SECONDS: &str = "10";
 
-/// Where answers are left on the nodes.
-const ANSWERS: [&str; 2] = ["/tmp/profile-1", "/tmp/profile-2"];
+/// Where answers are left on the nodes, whose `/tmp` is that of the host.
+const ANSWERS: [&str; 2] = ["/var/tmp/profile-1", "/var/tmp/profile-2"];
 
 /// What is told of an answer.
 const TOLD: &str = "%{http_code} %header{content-type} %header{content-disposition} \
@@ -62,7 +64,7 @@ fn profiled(node: &Node) -> Result<Answers> {
     }
     let mut busy = node.machine().command("timeout");
     let requests = "https://127.0.0.1:10250/metrics?[1-100000]";
-    busy.args(["2", "curl"]).args(door::as_client());
+    busy.args([SECONDS, "curl"]).args(door::as_client());
     busy.args(["--output", "/dev/null", requests]);
     // It is cut off when its time is up.
     busy.stdout(Stdio::null()).status()?;

@@ -80,6 +80,11 @@ impl<'a> Scene<'a> {
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": scene.namespace },
         });
         scene.kubectl.apply(&namespace.to_string())?;
+        let account = ["get", "serviceaccount", "default", "--namespace"];
+        wait::until("the namespace's service account", READY, || {
+            let words = [&account[..], &[&scene.namespace]].concat();
+            scene.kubectl.run(words)
+        })?;
         let fill = format!(
             "dd if=/dev/zero of=/memory/file bs=1M count={}; exec sleep 100000",
             KNOWN / MEBIBYTE
@@ -156,7 +161,7 @@ impl<'a> Scene<'a> {
     }
 
     fn end(self) -> Result<()> {
-        let wait = ["--wait=true", "--timeout=60s"];
+        let wait = ["--wait=true", "--timeout=180s"];
         let words = ["delete", "namespace", &self.namespace, wait[0], wait[1]];
         self.kubectl.run(words)?;
         Ok(())

@@ -1,15 +1,17 @@
 //! exec, attach, cp and port-forward with the real kubectl, new and old: each story is
 //! told on our node and on an upstream one, and has to end the same.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use testkit::lab::{BUSYBOX_IMAGE, Runtime};
 use testkit::wait;
@@ -18,6 +20,14 @@ use super::{door, upgrades};
 use crate::pods::stage::{SOON, Stage, shell};
 
 const MIB: usize = 1024 * 1024;
+
+/// The end of a command that has said much. containerd drops what is still on its way to or
+/// from a process that ends at once (its issue 13934): 832 KiB were seen to be lost on a machine
+/// with much to do.
+const LINGER: &str = "sleep 2";
+
+/// So often a command is played whose end cannot be kept from it: what we lose is lost each time.
+const PLAYS: usize = 3;
 
 /// Which protocols kubectl speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +72,15 @@ impl Teller {
         kubectl
     }
 
+    /// What a node could not decide is asked again: nothing has come of it.
     fn see(&self, words: &[&str], input: &[u8]) -> Result<Seen> {
-        watch(self.kubectl(words), input)
+        door::decided(|| {
+            let seen = watch(self.kubectl(words), input);
+            let undecided = seen
+                .as_ref()
+                .is_ok_and(|seen| door::is_undecided(&seen.stderr));
+            (seen, undecided)
+        })
     }
 
     fn create(&self) -> Result<()> {
@@ -171,7 +188,8 @@ fn commands(teller: &Teller) -> Result<()> {
     ensure!(found.stderr.contains("no-such-program"), "{found:?}");
     let found = teller.see(&["exec", "main", "-c", "nope", "--", "true"], b"")?;
     ensure!(found.code == Some(1), "{found:?}");
-    let found = teller.see(&["exec", "main", "--", "sh", "-c", "seq 1 300000"], b"")?;
+    let script = format!("seq 1 300000; {LINGER}");
+    let found = teller.see(&["exec", "main", "--", "sh", "-c", &script], b"")?;
     let last = found.stdout.ends_with(b"\n299999\n300000\n");
     ensure!(
         found.code == Some(0) && last,
@@ -225,9 +243,8 @@ fn a_hundred_mebibytes_go_through_a_command_and_back() -> Result<()> {
     let content = noise(100 * MIB);
     for age in [Age::New, Age::Old] {
         teller.age = age;
-        // containerd drops what is still on its way to or from a process that ends at once
-        // (its issue 13934): 832 KiB were seen to be lost on a machine with much to do.
-        let command = ["exec", "-i", "main", "--", "sh", "-c", "cat; sleep 2"];
+        let script = format!("cat; {LINGER}");
+        let command = ["exec", "-i", "main", "--", "sh", "-c", &script];
         let found = teller.see(&command, &content)?;
         ensure!(found.code == Some(0), "{age:?}: {}", found.stderr);
         let came_back = found.stdout.len();
@@ -303,24 +320,38 @@ fn attach_terminal(teller: &Teller) -> Result<()> {
 #[test]
 fn files_are_copied_both_ways() -> Result<()> {
     beside("copy", ("exec", Runtime::Containerd2), |teller| {
-        let place = tempfile::tempdir()?;
-        let file = |name: &str| place.path().join(name).display().to_string();
-        let content = noise(3 * MIB + 17);
-        fs::create_dir(file("there"))?;
-        fs::write(file("there/a"), &content)?;
-        fs::write(file("there/b"), "small")?;
-        let inside = format!("/tmp/copied-{:?}", teller.age);
-        let found = teller.see(&["cp", &file("there"), &format!("main:{inside}")], b"")?;
-        ensure!(found.code == Some(0), "{found:?}");
-        let found = teller.see(&["cp", &format!("main:{inside}"), &file("back")], b"")?;
-        ensure!(found.code == Some(0), "{found:?}");
-        ensure!(fs::read(file("back/a"))? == content);
-        ensure!(fs::read(file("back/b"))? == b"small");
-        Ok(())
+        let mut copied = copied(teller, 1);
+        for play in 2..=PLAYS {
+            let Err(error) = &copied else { break };
+            println!("copied again: {error:#}");
+            copied = self::copied(teller, play);
+        }
+        copied
     })
 }
 
+/// There and back again, in places of this play's own.
+fn copied(teller: &Teller, play: usize) -> Result<()> {
+    let place = tempfile::tempdir()?;
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let content = noise(3 * MIB + 17);
+    fs::create_dir(file("there"))?;
+    fs::write(file("there/a"), &content)?;
+    fs::write(file("there/b"), "small")?;
+    let inside = format!("/tmp/copied-{:?}-{play}", teller.age);
+    let found = teller.see(&["cp", &file("there"), &format!("main:{inside}")], b"")?;
+    ensure!(found.code == Some(0), "{found:?}");
+    let found = teller.see(&["cp", &format!("main:{inside}"), &file("back")], b"")?;
+    ensure!(found.code == Some(0), "{found:?}");
+    let back = fs::read(file("back/a"))?;
+    let (came, sent) = (back.len(), content.len());
+    ensure!(back == content, "{came} bytes of {sent}, or others");
+    ensure!(fs::read(file("back/b"))? == b"small");
+    Ok(())
+}
+
 /// Ended when dropped.
+#[derive(Debug)]
 struct Forwarding {
     child: Child,
     port: u16,
@@ -337,15 +368,26 @@ impl Drop for Forwarding {
 
 impl Forwarding {
     fn start(teller: &Teller, port: &str) -> Result<Self> {
+        door::made(|| Self::start_once(teller, port))
+    }
+
+    fn start_once(teller: &Teller, port: &str) -> Result<Self> {
         let mut kubectl = teller.kubectl(&["port-forward", "main", port]);
-        kubectl.stdout(Stdio::piped()).stderr(Stdio::null());
+        // It goes on, and may complain as long as it does.
+        let complaints = tempfile::NamedTempFile::new()?;
+        kubectl.stdout(Stdio::piped()).stderr(complaints.reopen()?);
         let mut child = kubectl.spawn()?;
         let mut said = BufReader::new(child.stdout.take().context("no stdout")?);
         let mut line = String::new();
         said.read_line(&mut line)?;
         let number = line.strip_prefix("Forwarding from 127.0.0.1:");
         let number = number.and_then(|rest| rest.split(' ').next());
-        let number = number.with_context(|| format!("kubectl said {line:?}"))?;
+        let Some(number) = number else {
+            child.kill()?;
+            child.wait()?;
+            let complaints = fs::read_to_string(complaints.path())?;
+            bail!("kubectl said {line:?}, and {complaints:?}");
+        };
         Ok(Self {
             child,
             port: number.parse()?,
@@ -369,10 +411,11 @@ impl Forwarding {
 #[test]
 fn ports_are_forwarded_for_many_at_once() -> Result<()> {
     beside("forward", ("portforward", Runtime::Containerd2), |teller| {
+        let script = format!("cat /www/file; {LINGER}");
         let content = teller
-            .see(&["exec", "main", "--", "cat", "/www/file"], b"")?
+            .see(&["exec", "main", "--", "sh", "-c", &script], b"")?
             .stdout;
-        ensure!(content.len() == MIB);
+        ensure!(content.len() == MIB, "{} bytes", content.len());
         let forwarding = Forwarding::start(teller, ":8080")?;
         let heard = std::thread::scope(|threads| {
             let all: Vec<_> = (0..40)
@@ -403,15 +446,19 @@ fn clients_that_vanish_leave_nothing_behind() -> Result<()> {
     teller.create()?;
     let pid = teller.stage.node.kubelet().pid().context("no agent runs")?;
     let pid = pid.as_raw_nonzero();
-    let open = || -> Result<usize> {
+    let open = || -> Result<BTreeSet<PathBuf>> {
         let all = fs::read_dir(format!("/proc/{pid}/fd"))?.filter_map(Result::ok);
         let targets = all.filter_map(|one| fs::read_link(one.path()).ok());
         let sockets = targets.filter(|to| to.to_string_lossy().starts_with("socket:"));
-        Ok(sockets.count())
+        Ok(sockets.collect())
     };
-    let before = open()?;
+    let before = open()?.len();
     for age in [Age::New, Age::Old] {
         teller.age = age;
+        // From here on the node knows that such a command may be run.
+        let found = teller.see(&["exec", "main", "--", "true"], b"")?;
+        ensure!(found.code == Some(0), "{found:?}");
+        let others = open()?;
         let script = "echo on; exec sleep 1000000";
         let mut children = Vec::new();
         for _ in 0..5 {
@@ -424,17 +471,16 @@ fn clients_that_vanish_leave_nothing_behind() -> Result<()> {
             ensure!(line == "on\n", "{line}");
             children.push(child);
         }
-        ensure!(
-            open()? >= before + 10,
-            "{} sockets, before {before}",
-            open()?
-        );
+        // Those of others may be closed meanwhile.
+        let now = open()?;
+        let new = now.difference(&others).count();
+        ensure!(new >= 10, "{new} new sockets, {} before", others.len());
         for mut child in children {
             child.kill()?;
             child.wait()?;
         }
         wait::until("the connections to be closed", SOON, || {
-            let now = open()?;
+            let now = open()?.len();
             // The API server keeps one or two to ask again.
             ensure!(now <= before + 3, "{now} sockets, before {before}");
             Ok(())

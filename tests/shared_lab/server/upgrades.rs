@@ -4,14 +4,16 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustls::{ClientConnection, StreamOwned};
 use testkit::lab::Node;
 use testkit::wait;
 
 use super::bad_input::{ASKER, resident, status};
-use super::network;
+use super::{door, network};
 use crate::pods::stage::{SOON, Stage};
 
 /// What the whole of it may cost in memory; a frame that says it is of exabytes is among it.
@@ -213,8 +215,47 @@ pub(crate) fn are_borne(theirs: &Stage, ours: &Stage) -> Result<()> {
     wait::until("a right that was given", SOON, || {
         ours.kubectl().run([&can[..], &robot[..]].concat())
     })?;
+    for stage in [theirs, ours] {
+        wait_known(stage, token.trim())?;
+    }
     refused(theirs, ours, token.trim())?;
     granted(ours, token.trim())
+}
+
+/// Waits until the node knows whose token it is, and that he may ask.
+fn wait_known(stage: &Stage, token: &str) -> Result<()> {
+    let request = request(stage, token, "GET", "/runningpods/", "");
+    network::inside(stage.node.machine(), || {
+        wait::until("a node that knows its caller", SOON, || {
+            let mut stream = network::connect(&network::client(None)?)?;
+            stream.write_all(request.as_bytes())?;
+            let (status, said) = first_words(&mut stream)?;
+            ensure!(status == 200, "{said:?}");
+            Ok(())
+        })
+    })
+}
+
+/// The status of an answer, and what comes with it.
+fn first_words(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> Result<(u16, String)> {
+    let mut said = [0; 4096];
+    let mut length = stream.read(&mut said)?;
+    let status = status(&said[..length]);
+    // Why a node has failed is in the body, which may come after the head.
+    if status == 500 {
+        stream.sock.set_read_timeout(Some(SILENCE))?;
+        while let Ok(more @ 1..) = stream.read(&mut said[length..]) {
+            length += more;
+        }
+    }
+    let said = String::from_utf8_lossy(&said[..length]).into_owned();
+    Ok((status, said))
+}
+
+/// A node that could not ask whose token this is, or what he may do, says nothing of the rest.
+/// Whose token it is it did know, see [`wait_known`].
+fn is_undecided(status: u16, said: &str) -> bool {
+    status == 401 || door::is_undecided(said)
 }
 
 fn refused(theirs: &Stage, ours: &Stage, token: &str) -> Result<()> {
@@ -222,15 +263,19 @@ fn refused(theirs: &Stage, ours: &Stage, token: &str) -> Result<()> {
     for (method, path, headers) in WRONG {
         let [theirs, ours] = [theirs, ours].map(|stage| {
             let request = request(stage, token, method, path, headers);
-            network::inside(stage.node.machine(), || {
+            let ask = || {
                 let mut stream = network::connect(&network::client(None)?)?;
                 stream.write_all(request.as_bytes())?;
-                let mut said = [0; 4096];
-                let length = stream.read(&mut said).unwrap_or_default();
-                Ok((
-                    status(&said[..length]),
-                    String::from_utf8_lossy(&said[..length]).into_owned(),
-                ))
+                Ok(first_words(&mut stream).unwrap_or_default())
+            };
+            network::inside(stage.node.machine(), || {
+                door::decided(|| {
+                    let answer: Result<(u16, String)> = ask();
+                    let undecided = answer
+                        .as_ref()
+                        .is_ok_and(|(status, said)| is_undecided(*status, said));
+                    (answer, undecided)
+                })
             })
         });
         let (theirs, ours) = (theirs?, ours?);
@@ -296,15 +341,24 @@ fn granted(ours: &Stage, token: &str) -> Result<()> {
 /// Asks, is granted, says what it has to say, and hears what comes of it until the node ends it
 /// or nothing more comes.
 fn after_upgrade(request: &str, said: &[u8]) -> Result<()> {
-    let mut stream = network::connect(&network::client(None)?)?;
-    stream.write_all(request.as_bytes())?;
-    let mut heard = [0; 4096];
-    let length = stream.read(&mut heard)?;
-    let first = String::from_utf8_lossy(&heard[..length]).into_owned();
-    ensure!(status(&heard[..length]) == 101, "{first:?}");
+    let upgraded = || {
+        let mut stream = network::connect(&network::client(None)?)?;
+        stream.write_all(request.as_bytes())?;
+        let (status, first) = first_words(&mut stream)?;
+        Ok((stream, status, first))
+    };
+    let (mut stream, status, first) = door::decided(|| {
+        let answer: Result<_> = upgraded();
+        let undecided = answer
+            .as_ref()
+            .is_ok_and(|(_, status, first)| is_undecided(*status, first));
+        (answer, undecided)
+    })?;
+    ensure!(status == 101, "{first:?}");
     // It may have ended before all is said.
     let _ = stream.write_all(said);
     stream.sock.set_read_timeout(Some(SILENCE))?;
+    let mut heard = [0; 4096];
     let begun = Instant::now();
     while begun.elapsed() < SOON {
         match stream.read(&mut heard) {

@@ -24,7 +24,12 @@ fn limited(mut container: Value, limit: &str) -> Value {
 
 /// It was ended by its node, with these words.
 fn is_evicted(stage: &Stage, name: &str, message: &str) -> Result<()> {
-    let pod = stage.wait_pod(name, "Failed", |pod| pod["status"]["phase"] == "Failed")?;
+    // Its volumes are counted now and then, and it is ended after that.
+    let pod = wait::until(&format!("pod {name} to be Failed"), 2 * SOON, || {
+        let pod = stage.pod(name)?;
+        ensure!(pod["status"]["phase"] == "Failed", "{}", pod["status"]);
+        Ok(pod)
+    })?;
     let status = &pod["status"];
     ensure!(status["reason"] == "Evicted", "{status}");
     ensure!(status["message"] == message, "{status}");

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -13,6 +14,9 @@ use serde_json::Value;
 
 use crate::lab::Lab;
 use crate::{command, wait};
+
+const TRIES: usize = 3;
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Api {
@@ -44,7 +48,7 @@ impl Api {
     }
 
     pub fn get(&self, path: &str) -> Result<Value> {
-        self.answer(&["--request", "GET"], path, None)
+        self.answer_to_same(&["--request", "GET"], path, None)
     }
 
     pub fn post(&self, path: &str, body: &Value) -> Result<Value> {
@@ -60,7 +64,7 @@ impl Api {
             "--header",
             "Content-Type: application/strategic-merge-patch+json",
         ];
-        self.answer(&words, path, Some(body))
+        self.answer_to_same(&words, path, Some(body))
     }
 
     pub fn delete(&self, path: &str, options: &Value) -> Result<Value> {
@@ -70,7 +74,7 @@ impl Api {
             "--header",
             "Content-Type: application/json",
         ];
-        self.answer(&words, path, Some(options))
+        self.answer_to_same(&words, path, Some(options))
     }
 
     /// A request without an end, whose answer comes in lines.
@@ -81,6 +85,21 @@ impl Api {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot run curl")
+    }
+
+    /// Of a request that may be made twice: where the first came to nothing, or nothing is known
+    /// of what it came to, it is made again.
+    fn answer_to_same(&self, words: &[&str], path: &str, body: Option<&Value>) -> Result<Value> {
+        let mut answer = self.answer(words, path, body);
+        for _ in 1..TRIES {
+            match &answer {
+                Err(error) if is_passing(&format!("{error:#}")) => println!("again: {error:#}"),
+                _ => break,
+            }
+            thread::sleep(PAUSE);
+            answer = self.answer(words, path, body);
+        }
+        answer
     }
 
     fn answer(&self, words: &[&str], path: &str, body: Option<&Value>) -> Result<Value> {
@@ -107,11 +126,40 @@ impl Api {
     }
 }
 
+/// What curl says of a server that may have it next time, and of a way that broke.
+fn is_passing(said: &str) -> bool {
+    let server = ["429", "500", "502", "503", "504"].map(|code| format!("returned error: {code}"));
+    // No connection, no answer in time, none at all, or none to its end.
+    let way = [7, 28, 52, 56].map(|code| format!("(exit status: {code})"));
+    server.iter().chain(&way).any(|words| said.contains(words))
+}
+
 impl Drop for Api {
     fn drop(&mut self) {
         // It has nothing to finish; gone already is as good.
         let _ = self.proxy.kill();
         let _ = self.proxy.wait();
         let _ = fs::remove_file(&self.socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_refuses_is_not_asked_again() {
+        for passing in [
+            "curl --silent (exit status: 28)\ncurl: (28) Operation timed out",
+            "curl --silent (exit status: 22)\ncurl: (22) The requested URL returned error: 503",
+        ] {
+            assert!(is_passing(passing), "{passing}");
+        }
+        for verdict in [
+            "curl --silent (exit status: 22)\ncurl: (22) The requested URL returned error: 404",
+            "/api: the answer is not JSON",
+        ] {
+            assert!(!is_passing(verdict), "{verdict}");
+        }
     }
 }

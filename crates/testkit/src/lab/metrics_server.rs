@@ -21,14 +21,13 @@ pub(super) fn start(lab: &Lab) -> Result<()> {
     if !daemon.is_running() {
         launch(lab, &daemon)?;
     }
+    register(lab, &daemon)?;
     drop(lock);
     wait::until(
         "metrics-server to be available",
         Duration::from_secs(90),
         || {
-            if !daemon.is_running() {
-                bail!("it has ended:\n{}", last_lines(&daemon.log(), 5));
-            }
+            runs(&daemon)?;
             let service = lab
                 .kubectl()
                 .json(["get", "apiservice", "v1beta1.metrics.k8s.io"])?;
@@ -41,13 +40,40 @@ pub(super) fn start(lab: &Lab) -> Result<()> {
     )
 }
 
+fn runs(daemon: &Daemon) -> Result<()> {
+    if !daemon.is_running() {
+        bail!("it has ended:\n{}", last_lines(&daemon.log(), 5));
+    }
+    Ok(())
+}
+
+/// The objects without the API, or that alone.
+fn objects(is_api: bool) -> String {
+    let objects = OBJECTS
+        .split("---\n")
+        .filter(|object| object.contains("\nkind: APIService\n") == is_api);
+    let objects: Vec<&str> = objects.collect();
+    objects
+        .join("---\n")
+        .replace("@ADDRESS@", ADDRESS)
+        .replace("@PORT@", &PORT.to_string())
+}
+
+/// Says whose API it is once somebody answers for it: while there is an API that nobody serves,
+/// no namespace goes.
+fn register(lab: &Lab, daemon: &Daemon) -> Result<()> {
+    let place = format!("https://{ADDRESS}:{PORT}/livez");
+    let curl = ["--silent", "--insecure", "--max-time", "10", &place];
+    wait::until("metrics-server to listen", Duration::from_secs(60), || {
+        runs(daemon)?;
+        lab.control_plane().run("curl", curl)
+    })?;
+    lab.kubectl().apply(&objects(true)).map(drop)
+}
+
 fn launch(lab: &Lab, daemon: &Daemon) -> Result<()> {
     let machine = lab.control_plane();
-    lab.kubectl().apply(
-        &OBJECTS
-            .replace("@ADDRESS@", ADDRESS)
-            .replace("@PORT@", &PORT.to_string()),
-    )?;
+    lab.kubectl().apply(&objects(false))?;
     let token = lab.kubectl().run([
         "--namespace=kube-system",
         "create",
@@ -76,4 +102,19 @@ fn launch(lab: &Lab, daemon: &Daemon) -> Result<()> {
         "metrics-server".to_owned(),
         arguments.map(|argument: &str| argument.to_owned()).to_vec(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_is_told_of_apart_from_what_serves_it() {
+        let (others, api) = (objects(false), objects(true));
+        assert_eq!(api.matches("\nkind: ").count(), 1, "{api}");
+        assert!(api.contains("v1beta1.metrics.k8s.io"), "{api}");
+        assert!(!others.contains("APIService"), "{others}");
+        let all = OBJECTS.matches("\nkind: ").count();
+        assert_eq!(others.matches("\nkind: ").count(), all - 1, "{others}");
+    }
 }
