@@ -513,6 +513,15 @@ async fn a_port_that_nobody_has_cannot_be_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_cannot_be_sent_is_a_failure_as_it_is_with_upstream() {
+    let own = json!([{ "name": "X-Token", "value": "abc\n" }]);
+    let probe = json!({ "httpGet": { "port": 80, "path": "/x", "httpHeaders": own } });
+    let asked = ask(&probe, &[]).await;
+    let text = "Get \"http://10.0.0.7:80/x\": net/http: invalid header field value for \"X-Token\"";
+    assert_eq!(asked.outcome, failure(text));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_takes_a_connection_is_well() {
     let tcp = json!({ "tcpSocket": { "port": 90, "host": "other" }, "timeoutSeconds": 2 });
     let asked = ask(&tcp, &[Program::Silent]).await;

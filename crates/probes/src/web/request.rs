@@ -74,6 +74,14 @@ pub enum GetError {
     NoPort(String),
     #[error("invalid port number: {0}")]
     Port(i64),
+    /// There is somebody to ask, but not in this way.
+    #[error("Get {url:?}: {cause}")]
+    Unsendable { url: String, cause: Unsendable },
+}
+
+/// What keeps a request from being sent. Of a value no more is told: it may be a secret.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unsendable {
     #[error("net/http: invalid header field name {0:?}")]
     HeaderName(String),
     #[error("net/http: invalid header field value for {0:?}")]
@@ -90,15 +98,24 @@ impl Get {
     ) -> Result<Self, GetError> {
         let scheme = action.scheme.as_deref().unwrap_or_default();
         let host = action.host.as_deref().filter(|host| !host.is_empty());
-        let (headers, host_header) = headers(action, asker.agent())?;
-        Ok(Self {
+        let get = Self {
             asker,
             https: scheme.eq_ignore_ascii_case("https"),
             host: host.unwrap_or(ip).to_owned(),
             port: port(&action.port, container)?,
             path: path(action.path.as_deref().unwrap_or_default()),
+            headers: HeaderMap::new(),
+            host_header: None,
+        };
+        let unsendable = |cause| GetError::Unsendable {
+            url: get.url(),
+            cause,
+        };
+        let (headers, host_header) = headers(action, asker.agent()).map_err(unsendable)?;
+        Ok(Self {
             headers,
             host_header,
+            ..get
         })
     }
 
@@ -108,8 +125,11 @@ impl Get {
     }
 
     pub fn url(&self) -> String {
-        let scheme = if self.https { "https" } else { "http" };
-        format!("{scheme}://{}{}", self.authority(), self.path)
+        format!("{}://{}{}", self.scheme(), self.authority(), self.path)
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.https { "https" } else { "http" }
     }
 }
 
@@ -185,23 +205,21 @@ fn rooted(path: String) -> String {
 
 fn headers(
     action: &HTTPGetAction,
-    agent: &str,
-) -> Result<(HeaderMap, Option<HeaderValue>), GetError> {
+    agent: &'static str,
+) -> Result<(HeaderMap, Option<HeaderValue>), Unsendable> {
     let mut headers = HeaderMap::new();
     for header in action.http_headers.iter().flatten() {
-        let bad_name = |_| GetError::HeaderName(header.name.clone());
+        let bad_name = |_| Unsendable::HeaderName(header.name.clone());
         let name = HeaderName::try_from(&header.name).map_err(bad_name)?;
-        let bad_value = |_| GetError::HeaderValue(header.name.clone());
+        let bad_value = |_| Unsendable::HeaderValue(canonical(&name));
         let value = HeaderValue::try_from(&header.value).map_err(bad_value)?;
         headers.append(name, value);
     }
     let host = headers.remove(HOST).filter(|host| !host.is_empty());
-    let bad_agent = |_| GetError::HeaderValue(USER_AGENT.to_string());
     for (name, usual) in [(USER_AGENT, agent), (ACCEPT, "*/*")] {
         match headers.get(&name) {
             None => {
-                let usual = HeaderValue::try_from(usual).map_err(bad_agent)?;
-                headers.insert(name, usual);
+                headers.insert(name, HeaderValue::from_static(usual));
             }
             // It was expressly not wanted.
             Some(value) if value.is_empty() => {
@@ -211,6 +229,21 @@ fn headers(
         }
     }
     Ok((headers, host))
+}
+
+/// As Go writes the name of a header: each word begins with a capital.
+fn canonical(name: &HeaderName) -> String {
+    let mut out = String::with_capacity(name.as_str().len());
+    let mut begins = true;
+    for letter in name.as_str().chars() {
+        out.push(if begins {
+            letter.to_ascii_uppercase()
+        } else {
+            letter
+        });
+        begins = letter == '-';
+    }
+    out
 }
 
 #[cfg(test)]
@@ -337,16 +370,32 @@ mod tests {
                 .map(|value| value.to_str().unwrap());
             assert_eq!(found, host, "{given:?}");
         }
-        for (name, value, text) in [
-            ("a b", "c", "net/http: invalid header field name \"a b\""),
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_told_in_gos_words() {
+        let header = |name: &str, value: &str| json!({ "name": name, "value": value });
+        for (path, header, text) in [
             (
-                "a",
-                "b\nc",
-                "net/http: invalid header field value for \"a\"",
+                "/x",
+                header("a b", "c"),
+                "Get \"http://10.0.0.7:80/x\": net/http: invalid header field name \"a b\"",
+            ),
+            (
+                "/x",
+                header("x-tOKEN", "abc\n"),
+                "Get \"http://10.0.0.7:80/x\": net/http: invalid header field value for \"X-Token\"",
             ),
         ] {
-            let action = json!({ "port": 80, "httpHeaders": [header(name, value)] });
+            let action = json!({ "port": 80, "path": path, "httpHeaders": [header] });
             assert_eq!(get(&action).unwrap_err().to_string(), text);
         }
+        let action = json!({ "port": "none", "httpHeaders": [header("a", "b\n")] });
+        let error = get(&action).unwrap_err();
+        assert_eq!(
+            error,
+            GetError::NoPort("none".to_owned()),
+            "the port is first"
+        );
     }
 }
