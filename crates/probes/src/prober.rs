@@ -15,7 +15,7 @@ use std::time::Duration;
 use api::events::{Recorder, Severity, about_pod};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use k8s_openapi::api::core::v1::{Container, Pod, Probe as ApiProbe};
 use seams::Sleep;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ use crate::check::{Outcome, Subject};
 use crate::desk::{Desk, News, Probes};
 use crate::metrics::Metrics;
 use crate::view::{Purpose, container};
-use chart::{Chart, Job};
+use chart::{Beginning, Chart, Job, Number, Probe};
 
 pub use crate::check::Means;
 
@@ -43,8 +43,8 @@ const TOGETHER: Duration = Duration::from_millis(20);
 /// A probe that begins so much after its time is late.
 const LATE: Duration = Duration::from_secs(1);
 
-/// One probe: its pod, and its number there.
-type Which = (PodUid, usize);
+/// One probe, and its pod.
+type Which = (PodUid, Number);
 
 /// The probes of a node. Runs as one task.
 #[derive(Debug)]
@@ -58,8 +58,10 @@ pub struct Prober {
     began: Timestamp,
     began_uptime: Duration,
     charts: BTreeMap<PodUid, Chart>,
+    /// Of the probe that came last.
+    number: Number,
     /// Probes that wait for their time.
-    due: BTreeSet<(Duration, PodUid, usize)>,
+    due: BTreeSet<(Duration, PodUid, Number)>,
     under_way: JoinMap<Which, Examined>,
 }
 
@@ -84,6 +86,7 @@ impl Prober {
             began_uptime: clock.uptime(),
             means: Arc::new(means),
             charts: BTreeMap::new(),
+            number: 0,
             due: BTreeSet::new(),
             under_way: JoinMap::new(),
         };
@@ -129,6 +132,8 @@ impl Prober {
     fn end(&mut self, (which, examined): (Which, Result<Examined, JoinError>)) {
         match examined {
             Ok(examined) => self.conclude(&which, &examined),
+            // It was asked on behalf of somebody who is gone.
+            Err(cause) if cause.is_cancelled() => {}
             Err(cause) => {
                 error!(pod = %which.0, %cause, "a probe has died; this is a fault of ours, please report it");
                 self.resume(&which);
@@ -161,26 +166,34 @@ impl Prober {
                 answers,
             } => (view, again, answers),
         };
-        let now = self.means.clock.uptime();
-        if let Some(answers) = answers {
+        if answers.is_some() {
             // Whoever had the place before is gone.
             self.forget(uid);
-            let age = now.saturating_sub(self.began_uptime);
-            let clock = &self.means.clock;
-            let chart = Chart::new(view, answers, now, age, || clock.random());
+        }
+        let now = self.means.clock.uptime();
+        let beginning = Beginning {
+            now,
+            age: now.saturating_sub(self.began_uptime),
+            clock: &*self.means.clock,
+            number: &mut self.number,
+        };
+        if let Some(answers) = answers {
+            let chart = Chart::new(view, answers, beginning);
             self.charts.insert(uid.clone(), chart);
         } else if let Some(chart) = self.charts.get_mut(uid) {
-            chart.view = view;
+            for probe in chart.follow(view, beginning) {
+                self.let_go(uid, &probe);
+            }
         }
         let wall = self.wall();
         let Some(chart) = self.charts.get_mut(uid) else {
             return;
         };
         chart.look(self.began);
-        for number in 0..chart.probes.len() {
+        for place in 0..chart.probes.len() {
+            let number = chart.probes[place].number;
             let due = chart.arm(number, again, now, wall);
-            let slot = &mut chart.probes[number].due;
-            set_due(&mut self.due, uid, number, slot, due);
+            set_due(&mut self.due, uid, chart.probe(number), due);
         }
         chart.publish();
     }
@@ -189,12 +202,19 @@ impl Prober {
         let Some(chart) = self.charts.remove(uid) else {
             return;
         };
-        for (number, probe) in chart.probes.iter().enumerate() {
-            if let Some(due) = probe.due {
-                self.due.remove(&(due, uid.clone(), number));
-            }
-            self.metrics.forget(&probe.key);
+        for probe in &chart.probes {
+            self.let_go(uid, probe);
         }
+    }
+
+    /// It is asked nothing more, and what it was asked is not heard any more.
+    fn let_go(&mut self, uid: &PodUid, probe: &Probe) {
+        let number = probe.number;
+        if let Some(due) = probe.due {
+            self.due.remove(&(due, uid.clone(), number));
+        }
+        self.under_way.abort(&(uid.clone(), number));
+        self.metrics.forget(&probe.key);
     }
 
     fn begin_due(&mut self, now: Duration) {
@@ -221,17 +241,19 @@ impl Prober {
     }
 
     /// Asks one whose time has come. Whether it did.
-    fn begin(&mut self, uid: PodUid, number: usize, now: Duration) -> bool {
+    fn begin(&mut self, uid: PodUid, number: Number, now: Duration) -> bool {
         let wall = self.wall();
         let Some(chart) = self.charts.get_mut(&uid) else {
             return false;
         };
-        chart.probes[number].due = None;
+        let Some(probe) = chart.probe(number) else {
+            return false;
+        };
+        probe.due = None;
         let Some(job) = chart.begin(number, now, wall) else {
             // The wall clock was set back: its delay is not over yet.
             let due = chart.arm(number, false, now, wall);
-            let slot = &mut chart.probes[number].due;
-            set_due(&mut self.due, &uid, number, slot, due);
+            set_due(&mut self.due, &uid, chart.probe(number), due);
             return false;
         };
         let means = Arc::clone(&self.means);
@@ -241,26 +263,38 @@ impl Prober {
 
     /// What came of a question counts, and people are told.
     fn conclude(&mut self, which: &Which, examined: &Examined) {
+        let (uid, number) = which;
+        if !self.is_asked(which) {
+            return;
+        }
         let Examined { job, outcome, took } = examined;
         self.tell(job, outcome);
         if let Outcome::Late(by) = outcome {
             self.metrics.late(1);
-            info!(pod = %which.0, container = job.container, probe = %job.purpose, ?by, "a probe is not counted: the agent was too slow to hear the answer in time");
+            info!(pod = %uid, container = job.container, probe = %job.purpose, ?by, "a probe is not counted: the agent was too slow to hear the answer in time");
         }
         let well = match outcome {
             Outcome::Success | Outcome::Warning(_) => Some(true),
             Outcome::Failure(_) => Some(false),
             Outcome::Errored { .. } | Outcome::Late(_) => None,
         };
-        if let Some(chart) = self.charts.get_mut(&which.0)
+        if let Some(chart) = self.charts.get_mut(uid)
             && let Some(well) = well
         {
-            self.metrics.count(&chart.probes[which.1].key, well, *took);
-            if chart.conclude(which.1, &job.id, well) {
+            if let Some(probe) = chart.probe(*number) {
+                self.metrics.count(&probe.key, well, *took);
+            }
+            if chart.conclude(*number, &job.id, well) {
                 chart.publish();
             }
         }
         self.resume(which);
+    }
+
+    /// Whether there is such a probe still: an answer may come as its pod is edited or goes.
+    fn is_asked(&mut self, (uid, number): &Which) -> bool {
+        let chart = self.charts.get_mut(uid);
+        chart.is_some_and(|chart| chart.probe(*number).is_some())
     }
 
     /// It waits for its next time.
@@ -270,8 +304,7 @@ impl Prober {
             return;
         };
         let due = chart.resume(*number, now, wall);
-        let slot = &mut chart.probes[*number].due;
-        set_due(&mut self.due, uid, *number, slot, due);
+        set_due(&mut self.due, uid, chart.probe(*number), due);
     }
 
     fn tell(&self, job: &Job, outcome: &Outcome) {
@@ -310,22 +343,21 @@ fn words(purpose: Purpose, outcome: &Outcome) -> Option<(&'static str, String)> 
 
 /// Moves a probe in the list of those that wait.
 fn set_due(
-    list: &mut BTreeSet<(Duration, PodUid, usize)>,
+    list: &mut BTreeSet<(Duration, PodUid, Number)>,
     uid: &PodUid,
-    number: usize,
-    before: &mut Option<Duration>,
+    probe: Option<&mut Probe>,
     due: Option<Duration>,
 ) {
-    if *before == due {
+    let Some(probe) = probe.filter(|probe| probe.due != due) else {
         return;
-    }
-    if let Some(before) = *before {
-        list.remove(&(before, uid.clone(), number));
+    };
+    if let Some(before) = probe.due {
+        list.remove(&(before, uid.clone(), probe.number));
     }
     if let Some(due) = due {
-        list.insert((due, uid.clone(), number));
+        list.insert((due, uid.clone(), probe.number));
     }
-    *before = due;
+    probe.due = due;
 }
 
 async fn examine(means: Arc<Means>, job: Job) -> Examined {
@@ -348,7 +380,11 @@ async fn examine(means: Arc<Means>, job: Job) -> Examined {
     Examined { job, outcome, took }
 }
 
-fn probe_of<'a>(pod: &'a Pod, name: &str, purpose: Purpose) -> Option<(&'a Container, &'a Probe)> {
+fn probe_of<'a>(
+    pod: &'a Pod,
+    name: &str,
+    purpose: Purpose,
+) -> Option<(&'a Container, &'a ApiProbe)> {
     let (_, container) = container(pod, name)?;
     Some((container, purpose.of(container)?))
 }
