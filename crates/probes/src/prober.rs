@@ -1,25 +1,23 @@
 //! The one task that keeps the time of all probes of a node.
 //!
 //! A probe that is not due costs nothing but its place in a list. So many are asked at
-//! once at most; whoever has to wait for that, or for an agent that is slow, is late,
-//! which is counted and is no fault of who is asked.
+//! once in each way at most; whoever has to wait for that, or for an agent that is slow,
+//! is late, which is counted and is no fault of who is asked.
 
 mod chart;
+mod lane;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::events::{Recorder, Severity, about_pod};
-use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe as ApiProbe};
 use seams::Sleep;
-use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::JoinMap;
 use tracing::{debug, error, info};
 use types::PodUid;
 use types::figures::Boards;
@@ -29,22 +27,12 @@ use crate::desk::{Desk, News, Probes};
 use crate::metrics::Metrics;
 use crate::view::{Purpose, container};
 use chart::{Beginning, Chart, Job, Number, Probe};
+use lane::{Ended, Lanes, Way, Which};
 
 pub use crate::check::Means;
 
-/// So many are asked at once: more than a node usually has to ask in the same moment,
-/// and few enough to be held in memory.
-const AT_ONCE: usize = 256;
-
-/// Questions whose times are so near to each other are asked together: each time that the
-/// agent is woken costs more than a question.
-const TOGETHER: Duration = Duration::from_millis(20);
-
 /// A probe that begins so much after its time is late.
 const LATE: Duration = Duration::from_secs(1);
-
-/// One probe, and its pod.
-type Which = (PodUid, Number);
 
 /// The probes of a node. Runs as one task.
 #[derive(Debug)]
@@ -60,9 +48,7 @@ pub struct Prober {
     charts: BTreeMap<PodUid, Chart>,
     /// Of the probe that came last.
     number: Number,
-    /// Probes that wait for their time.
-    due: BTreeSet<(Duration, PodUid, Number)>,
-    under_way: JoinMap<Which, Examined>,
+    lanes: Lanes,
 }
 
 /// What came of a question.
@@ -87,8 +73,7 @@ impl Prober {
             means: Arc::new(means),
             charts: BTreeMap::new(),
             number: 0,
-            due: BTreeSet::new(),
-            under_way: JoinMap::new(),
+            lanes: Lanes::default(),
         };
         (prober, asked)
     }
@@ -108,19 +93,19 @@ impl Prober {
                 self.hear(&uid, news);
             }
             let now = clock.uptime();
-            if self.next_round().is_some_and(|round| round <= now) {
+            if self.lanes.next_round().is_some_and(|round| round <= now) {
                 self.begin_due(now);
             }
-            let round = self.next_round();
+            let round = self.lanes.next_round();
             if alarm.as_ref().map(|(at, _)| *at) != round {
                 alarm = round.map(|at| (at, clock.sleep(at.saturating_sub(now))));
             }
             tokio::select! {
                 () = desk.rings() => {}
-                Some(ended) = self.under_way.join_next() => {
+                ended = self.lanes.ended() => {
                     self.end(ended);
                     // Those who were asked together answer together.
-                    while let Some(Some(ended)) = self.under_way.join_next().now_or_never() {
+                    while let Some(ended) = self.lanes.ended_by_now() {
                         self.end(ended);
                     }
                 }
@@ -129,7 +114,7 @@ impl Prober {
         }
     }
 
-    fn end(&mut self, (which, examined): (Which, Result<Examined, JoinError>)) {
+    fn end(&mut self, (which, examined): Ended) {
         match examined {
             Ok(examined) => self.conclude(&which, &examined),
             // It was asked on behalf of somebody who is gone.
@@ -139,18 +124,6 @@ impl Prober {
                 self.resume(&which);
             }
         }
-    }
-
-    /// When the next probes are asked; `None`: not before something else happens.
-    fn next_round(&self) -> Option<Duration> {
-        let (due, ..) = self.due.first().filter(|_| self.has_room())?;
-        let rounds = due.as_nanos().div_ceil(TOGETHER.as_nanos());
-        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
-        Some(TOGETHER.saturating_mul(rounds).max(*due))
-    }
-
-    fn has_room(&self) -> bool {
-        self.under_way.len() < AT_ONCE
     }
 
     fn wall(&self) -> Timestamp {
@@ -193,7 +166,7 @@ impl Prober {
         for place in 0..chart.probes.len() {
             let number = chart.probes[place].number;
             let due = chart.arm(number, again, now, wall);
-            set_due(&mut self.due, uid, chart.probe(number), due);
+            self.lanes.set_due(uid, chart.probe(number), due);
         }
         chart.publish();
     }
@@ -207,27 +180,19 @@ impl Prober {
         }
     }
 
-    /// It is asked nothing more, and what it was asked is not heard any more.
+    /// There is no such probe any more.
     fn let_go(&mut self, uid: &PodUid, probe: &Probe) {
-        let number = probe.number;
-        if let Some(due) = probe.due {
-            self.due.remove(&(due, uid.clone(), number));
-        }
-        self.under_way.abort(&(uid.clone(), number));
+        self.lanes.let_go(uid, probe);
         self.metrics.forget(&probe.key);
     }
 
     fn begin_due(&mut self, now: Duration) {
         let mut late = Vec::new();
-        while self.has_room() {
-            if self.due.first().is_none_or(|(due, ..)| *due > now) {
-                break;
+        for way in Way::ALL {
+            while let Some((due, uid, number)) = self.lanes.of(way).take_due(now) {
+                let late_by = now.saturating_sub(due);
+                late.extend(self.begin(uid, number, now).then_some(late_by));
             }
-            let Some((due, uid, number)) = self.due.pop_first() else {
-                break;
-            };
-            let late_by = now.saturating_sub(due);
-            late.extend(self.begin(uid, number, now).then_some(late_by));
         }
         late.retain(|late| *late > LATE);
         if let Some(most) = late.iter().max() {
@@ -250,14 +215,15 @@ impl Prober {
             return false;
         };
         probe.due = None;
+        let way = probe.way;
         let Some(job) = chart.begin(number, now, wall) else {
             // The wall clock was set back: its delay is not over yet.
             let due = chart.arm(number, false, now, wall);
-            set_due(&mut self.due, &uid, chart.probe(number), due);
+            self.lanes.set_due(&uid, chart.probe(number), due);
             return false;
         };
         let means = Arc::clone(&self.means);
-        self.under_way.spawn((uid, number), examine(means, job));
+        self.lanes.of(way).ask((uid, number), examine(means, job));
         true
     }
 
@@ -304,7 +270,7 @@ impl Prober {
             return;
         };
         let due = chart.resume(*number, now, wall);
-        set_due(&mut self.due, uid, chart.probe(*number), due);
+        self.lanes.set_due(uid, chart.probe(*number), due);
     }
 
     fn tell(&self, job: &Job, outcome: &Outcome) {
@@ -339,25 +305,6 @@ fn words(purpose: Purpose, outcome: &Outcome) -> Option<(&'static str, String)> 
             Some(("Unhealthy", text))
         }
     }
-}
-
-/// Moves a probe in the list of those that wait.
-fn set_due(
-    list: &mut BTreeSet<(Duration, PodUid, Number)>,
-    uid: &PodUid,
-    probe: Option<&mut Probe>,
-    due: Option<Duration>,
-) {
-    let Some(probe) = probe.filter(|probe| probe.due != due) else {
-        return;
-    };
-    if let Some(before) = probe.due {
-        list.remove(&(before, uid.clone(), probe.number));
-    }
-    if let Some(due) = due {
-        list.insert((due, uid.clone(), probe.number));
-    }
-    probe.due = due;
 }
 
 async fn examine(means: Arc<Means>, job: Job) -> Examined {

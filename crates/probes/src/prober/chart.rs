@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use types::{PodName, PodRef, PodUid};
 
+use super::lane::Way;
 use super::probe_of;
 use crate::course::{Course, Rules, Standing, Verdict};
 use crate::desk::{Finding, Findings};
@@ -34,6 +35,7 @@ pub(super) struct Chart {
 #[derive(Debug)]
 pub(super) struct Probe {
     pub(super) number: Number,
+    pub(super) way: Way,
     pub(super) key: Key,
     rules: Rules,
     course: Course,
@@ -75,6 +77,7 @@ impl Beginning<'_> {
         *self.number += 1;
         Probe {
             number: *self.number,
+            way: Way::of(spec),
             key,
             rules,
             course: Course::default(),

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use testkit::clock::TokioClock;
 use tokio::task::JoinSet;
 
+use super::lane::AT_ONCE;
 use super::*;
 use crate::course::Verdict;
 use crate::desk::{Finding, Place};
@@ -631,6 +632,26 @@ async fn who_waits_for_others_is_late_and_not_ill() {
     assert_eq!(rig.asked("live"), [65_000]);
     assert_eq!(found(&mut place).unwrap().liveness, Some(Success));
     assert_eq!(rig.metrics.late_so_far(), 1);
+    drop(hanging);
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_that_hang_keep_nobody_from_being_asked_over_the_network() {
+    let rig = Rig::new().await;
+    rig.answer("hang", 1, 3_600_000);
+    let hanging = crowd(&rig, AT_ONCE + 10, "hang").await;
+    let knock = json!({
+        "tcpSocket": { "port": 80 }, "periodSeconds": 10, "timeoutSeconds": 2, "failureThreshold": 2,
+    });
+    let pod = pod("u-x", &json!({ "livenessProbe": knock }));
+    let mut place = rig.place("u-x");
+    tell(&mut place, &pod, &status("c-1", 60, true));
+    rig.pass(Duration::from_secs(11)).await;
+    assert_eq!(found(&mut place).unwrap().liveness, Some(Success));
+    rig.pass(Duration::from_secs(2)).await;
+    assert_eq!(found(&mut place).unwrap().liveness, Some(Failure));
+    assert_eq!(rig.metrics.late_so_far(), 0);
+    assert_eq!(rig.commands.at_once.load(Ordering::Relaxed), AT_ONCE);
     drop(hanging);
 }
 
