@@ -125,6 +125,47 @@ async fn a_container_that_starts_slowly_is_given_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn probes_that_a_pod_is_given_or_loses_by_an_edit_count() {
+    let mut scene = scene().await;
+    let way = probe(&json!({ "httpGet": { "port": 80, "path": "/" } }));
+    let start = probe(&json!({
+        "failureThreshold": 9, "httpGet": { "port": 80, "path": "/" },
+    }));
+    let of = |more: &Value| json!({ "containers": [container("c", more)] });
+    let story = notes(&[("run-time", "30s"), ("ready-after", "3s")]);
+    let none = of(&json!({}));
+    let before = of(&json!({ "readinessProbe": way }));
+    scene.put("pod", &story, &before, 5).await;
+    // The next container starts with a startup probe: until it answers, and then it is ready.
+    scene
+        .put(
+            "pod",
+            &story,
+            &of(&json!({ "startupProbe": start, "readinessProbe": way })),
+            40,
+        )
+        .await;
+    assert_eq!(scene.count(Act::Start, "pod", "c"), 2);
+    let said = &scene.said("pod")["containerStatuses"][0];
+    assert_eq!(
+        (&said["started"], &said["ready"]),
+        (&json!(true), &json!(true)),
+        "{said}"
+    );
+    let story = notes(&[("never-ready", "true")]);
+    let live = of(&json!({ "livenessProbe": way }));
+    scene.put("ill", &story, &none, 10).await;
+    assert_eq!(scene.count(Act::Stop, "ill", "c"), 0);
+    scene.put("ill", &story, &live, 10).await;
+    assert!(scene.count(Act::Stop, "ill", "c") >= 1);
+    // It has failed once or twice when the probe is taken away: it is never ended for it.
+    scene.put("spared", &story, &none, 10).await;
+    scene.put("spared", &story, &live, 1).await;
+    scene.put("spared", &story, &none, 30).await;
+    assert_eq!(scene.count(Act::Stop, "spared", "c"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_comes_after_a_sidecar_waits_for_its_startup_probe() {
     let mut scene = scene().await;
     let start = probe(&json!({

@@ -262,6 +262,22 @@ async fn a_container_that_is_added_is_started_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_a_pod_is_given_by_an_edit_is_there_for_its_next_container() {
+    let mut scene = Scene::new();
+    let notes = json!({ "sim.ferrolet.dev/run-time.c": "30s" });
+    let mut spec = json!({
+        "containers": [{ "name": "c", "image": "i:1", "imagePullPolicy": "IfNotPresent" }],
+    });
+    scene.put("p", &notes, &spec, 5).await;
+    spec["volumes"] = json!([{ "name": "data", "emptyDir": {} }]);
+    spec["containers"][0]["volumeMounts"] = json!([{ "name": "data", "mountPath": "/data" }]);
+    scene.put("p", &notes, &spec, 120).await;
+    assert!(scene.count(Act::Start, "p", "c") > 1);
+    let directory = Path::new(ROOT).join("pods/p/volumes/kubernetes.io~empty-dir/data");
+    assert!(scene.node.machine.entries(&directory).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_volume_that_is_there_keeps_nothing_waiting_though_it_could_not_be_had_again() {
     let mut scene = Scene::new();
     let directory = Path::new(ROOT).join("pods/p/volumes/kubernetes.io~empty-dir/data");

@@ -1,25 +1,23 @@
 //! The one task that keeps the time of all probes of a node.
 //!
 //! A probe that is not due costs nothing but its place in a list. So many are asked at
-//! once at most; whoever has to wait for that, or for an agent that is slow, is late,
-//! which is counted and is no fault of who is asked.
+//! once in each way at most; whoever has to wait for that, or for an agent that is slow,
+//! is late, which is counted and is no fault of who is asked.
 
 mod chart;
+mod lane;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::events::{Recorder, Severity, about_pod};
-use futures_util::FutureExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use k8s_openapi::api::core::v1::{Container, Pod, Probe as ApiProbe};
 use seams::Sleep;
-use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::JoinMap;
 use tracing::{debug, error, info};
 use types::PodUid;
 use types::figures::Boards;
@@ -28,23 +26,13 @@ use crate::check::{Outcome, Subject};
 use crate::desk::{Desk, News, Probes};
 use crate::metrics::Metrics;
 use crate::view::{Purpose, container};
-use chart::{Chart, Job};
+use chart::{Beginning, Chart, Job, Number, Probe};
+use lane::{Ended, Lanes, Way, Which};
 
 pub use crate::check::Means;
 
-/// So many are asked at once: more than a node usually has to ask in the same moment,
-/// and few enough to be held in memory.
-const AT_ONCE: usize = 256;
-
-/// Questions whose times are so near to each other are asked together: each time that the
-/// agent is woken costs more than a question.
-const TOGETHER: Duration = Duration::from_millis(20);
-
 /// A probe that begins so much after its time is late.
 const LATE: Duration = Duration::from_secs(1);
-
-/// One probe: its pod, and its number there.
-type Which = (PodUid, usize);
 
 /// The probes of a node. Runs as one task.
 #[derive(Debug)]
@@ -58,9 +46,9 @@ pub struct Prober {
     began: Timestamp,
     began_uptime: Duration,
     charts: BTreeMap<PodUid, Chart>,
-    /// Probes that wait for their time.
-    due: BTreeSet<(Duration, PodUid, usize)>,
-    under_way: JoinMap<Which, Examined>,
+    /// Of the probe that came last.
+    number: Number,
+    lanes: Lanes,
 }
 
 /// What came of a question.
@@ -84,8 +72,8 @@ impl Prober {
             began_uptime: clock.uptime(),
             means: Arc::new(means),
             charts: BTreeMap::new(),
-            due: BTreeSet::new(),
-            under_way: JoinMap::new(),
+            number: 0,
+            lanes: Lanes::default(),
         };
         (prober, asked)
     }
@@ -105,19 +93,19 @@ impl Prober {
                 self.hear(&uid, news);
             }
             let now = clock.uptime();
-            if self.next_round().is_some_and(|round| round <= now) {
+            if self.lanes.next_round().is_some_and(|round| round <= now) {
                 self.begin_due(now);
             }
-            let round = self.next_round();
+            let round = self.lanes.next_round();
             if alarm.as_ref().map(|(at, _)| *at) != round {
                 alarm = round.map(|at| (at, clock.sleep(at.saturating_sub(now))));
             }
             tokio::select! {
                 () = desk.rings() => {}
-                Some(ended) = self.under_way.join_next() => {
+                ended = self.lanes.ended() => {
                     self.end(ended);
                     // Those who were asked together answer together.
-                    while let Some(Some(ended)) = self.under_way.join_next().now_or_never() {
+                    while let Some(ended) = self.lanes.ended_by_now() {
                         self.end(ended);
                     }
                 }
@@ -126,26 +114,16 @@ impl Prober {
         }
     }
 
-    fn end(&mut self, (which, examined): (Which, Result<Examined, JoinError>)) {
+    fn end(&mut self, (which, examined): Ended) {
         match examined {
             Ok(examined) => self.conclude(&which, &examined),
+            // It was asked on behalf of somebody who is gone.
+            Err(cause) if cause.is_cancelled() => {}
             Err(cause) => {
                 error!(pod = %which.0, %cause, "a probe has died; this is a fault of ours, please report it");
                 self.resume(&which);
             }
         }
-    }
-
-    /// When the next probes are asked; `None`: not before something else happens.
-    fn next_round(&self) -> Option<Duration> {
-        let (due, ..) = self.due.first().filter(|_| self.has_room())?;
-        let rounds = due.as_nanos().div_ceil(TOGETHER.as_nanos());
-        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
-        Some(TOGETHER.saturating_mul(rounds).max(*due))
-    }
-
-    fn has_room(&self) -> bool {
-        self.under_way.len() < AT_ONCE
     }
 
     fn wall(&self) -> Timestamp {
@@ -161,26 +139,34 @@ impl Prober {
                 answers,
             } => (view, again, answers),
         };
-        let now = self.means.clock.uptime();
-        if let Some(answers) = answers {
+        if answers.is_some() {
             // Whoever had the place before is gone.
             self.forget(uid);
-            let age = now.saturating_sub(self.began_uptime);
-            let clock = &self.means.clock;
-            let chart = Chart::new(view, answers, now, age, || clock.random());
+        }
+        let now = self.means.clock.uptime();
+        let beginning = Beginning {
+            now,
+            age: now.saturating_sub(self.began_uptime),
+            clock: &*self.means.clock,
+            number: &mut self.number,
+        };
+        if let Some(answers) = answers {
+            let chart = Chart::new(view, answers, beginning);
             self.charts.insert(uid.clone(), chart);
         } else if let Some(chart) = self.charts.get_mut(uid) {
-            chart.view = view;
+            for probe in chart.follow(view, beginning) {
+                self.let_go(uid, &probe);
+            }
         }
         let wall = self.wall();
         let Some(chart) = self.charts.get_mut(uid) else {
             return;
         };
         chart.look(self.began);
-        for number in 0..chart.probes.len() {
+        for place in 0..chart.probes.len() {
+            let number = chart.probes[place].number;
             let due = chart.arm(number, again, now, wall);
-            let slot = &mut chart.probes[number].due;
-            set_due(&mut self.due, uid, number, slot, due);
+            self.lanes.set_due(uid, chart.probe(number), due);
         }
         chart.publish();
     }
@@ -189,25 +175,24 @@ impl Prober {
         let Some(chart) = self.charts.remove(uid) else {
             return;
         };
-        for (number, probe) in chart.probes.iter().enumerate() {
-            if let Some(due) = probe.due {
-                self.due.remove(&(due, uid.clone(), number));
-            }
-            self.metrics.forget(&probe.key);
+        for probe in &chart.probes {
+            self.let_go(uid, probe);
         }
+    }
+
+    /// There is no such probe any more.
+    fn let_go(&mut self, uid: &PodUid, probe: &Probe) {
+        self.lanes.let_go(uid, probe);
+        self.metrics.forget(&probe.key);
     }
 
     fn begin_due(&mut self, now: Duration) {
         let mut late = Vec::new();
-        while self.has_room() {
-            if self.due.first().is_none_or(|(due, ..)| *due > now) {
-                break;
+        for way in Way::ALL {
+            while let Some((due, uid, number)) = self.lanes.of(way).take_due(now) {
+                let late_by = now.saturating_sub(due);
+                late.extend(self.begin(uid, number, now).then_some(late_by));
             }
-            let Some((due, uid, number)) = self.due.pop_first() else {
-                break;
-            };
-            let late_by = now.saturating_sub(due);
-            late.extend(self.begin(uid, number, now).then_some(late_by));
         }
         late.retain(|late| *late > LATE);
         if let Some(most) = late.iter().max() {
@@ -221,46 +206,61 @@ impl Prober {
     }
 
     /// Asks one whose time has come. Whether it did.
-    fn begin(&mut self, uid: PodUid, number: usize, now: Duration) -> bool {
+    fn begin(&mut self, uid: PodUid, number: Number, now: Duration) -> bool {
         let wall = self.wall();
         let Some(chart) = self.charts.get_mut(&uid) else {
             return false;
         };
-        chart.probes[number].due = None;
+        let Some(probe) = chart.probe(number) else {
+            return false;
+        };
+        probe.due = None;
+        let way = probe.way;
         let Some(job) = chart.begin(number, now, wall) else {
             // The wall clock was set back: its delay is not over yet.
             let due = chart.arm(number, false, now, wall);
-            let slot = &mut chart.probes[number].due;
-            set_due(&mut self.due, &uid, number, slot, due);
+            self.lanes.set_due(&uid, chart.probe(number), due);
             return false;
         };
         let means = Arc::clone(&self.means);
-        self.under_way.spawn((uid, number), examine(means, job));
+        self.lanes.of(way).ask((uid, number), examine(means, job));
         true
     }
 
     /// What came of a question counts, and people are told.
     fn conclude(&mut self, which: &Which, examined: &Examined) {
+        let (uid, number) = which;
+        if !self.is_asked(which) {
+            return;
+        }
         let Examined { job, outcome, took } = examined;
         self.tell(job, outcome);
         if let Outcome::Late(by) = outcome {
             self.metrics.late(1);
-            info!(pod = %which.0, container = job.container, probe = %job.purpose, ?by, "a probe is not counted: the agent was too slow to hear the answer in time");
+            info!(pod = %uid, container = job.container, probe = %job.purpose, ?by, "a probe is not counted: the agent was too slow to hear the answer in time");
         }
         let well = match outcome {
             Outcome::Success | Outcome::Warning(_) => Some(true),
             Outcome::Failure(_) => Some(false),
             Outcome::Errored { .. } | Outcome::Late(_) => None,
         };
-        if let Some(chart) = self.charts.get_mut(&which.0)
+        if let Some(chart) = self.charts.get_mut(uid)
             && let Some(well) = well
         {
-            self.metrics.count(&chart.probes[which.1].key, well, *took);
-            if chart.conclude(which.1, &job.id, well) {
+            if let Some(probe) = chart.probe(*number) {
+                self.metrics.count(&probe.key, well, *took);
+            }
+            if chart.conclude(*number, &job.id, well) {
                 chart.publish();
             }
         }
         self.resume(which);
+    }
+
+    /// Whether there is such a probe still: an answer may come as its pod is edited or goes.
+    fn is_asked(&mut self, (uid, number): &Which) -> bool {
+        let chart = self.charts.get_mut(uid);
+        chart.is_some_and(|chart| chart.probe(*number).is_some())
     }
 
     /// It waits for its next time.
@@ -270,8 +270,7 @@ impl Prober {
             return;
         };
         let due = chart.resume(*number, now, wall);
-        let slot = &mut chart.probes[*number].due;
-        set_due(&mut self.due, uid, *number, slot, due);
+        self.lanes.set_due(uid, chart.probe(*number), due);
     }
 
     fn tell(&self, job: &Job, outcome: &Outcome) {
@@ -308,26 +307,6 @@ fn words(purpose: Purpose, outcome: &Outcome) -> Option<(&'static str, String)> 
     }
 }
 
-/// Moves a probe in the list of those that wait.
-fn set_due(
-    list: &mut BTreeSet<(Duration, PodUid, usize)>,
-    uid: &PodUid,
-    number: usize,
-    before: &mut Option<Duration>,
-    due: Option<Duration>,
-) {
-    if *before == due {
-        return;
-    }
-    if let Some(before) = *before {
-        list.remove(&(before, uid.clone(), number));
-    }
-    if let Some(due) = due {
-        list.insert((due, uid.clone(), number));
-    }
-    *before = due;
-}
-
 async fn examine(means: Arc<Means>, job: Job) -> Examined {
     let began = means.clock.uptime();
     let outcome = match probe_of(&job.pod, &job.container, job.purpose) {
@@ -348,7 +327,11 @@ async fn examine(means: Arc<Means>, job: Job) -> Examined {
     Examined { job, outcome, took }
 }
 
-fn probe_of<'a>(pod: &'a Pod, name: &str, purpose: Purpose) -> Option<(&'a Container, &'a Probe)> {
+fn probe_of<'a>(
+    pod: &'a Pod,
+    name: &str,
+    purpose: Purpose,
+) -> Option<(&'a Container, &'a ApiProbe)> {
     let (_, container) = container(pod, name)?;
     Some((container, purpose.of(container)?))
 }

@@ -2,6 +2,7 @@
 
 mod exchange;
 mod redirect;
+mod reference;
 mod request;
 mod tls;
 

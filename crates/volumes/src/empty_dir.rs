@@ -156,11 +156,14 @@ fn pod_limit(pod: &Pod) -> Option<Quantity> {
         running = running.checked_add(&container_limit(container.resources.as_ref())?)?;
     }
     // Those that start before the others: sidecars stay, each other runs alone
-    // with the sidecars before it.
+    // with the sidecars before it. One without a limit has theirs, as upstream counts.
     let (mut sidecars, mut starting) = (Quantity::default(), Quantity::default());
     for container in spec.init_containers.iter().flatten() {
-        let limit = container_limit(container.resources.as_ref())?;
+        let limit = container_limit(container.resources.as_ref()).unwrap_or_default();
         let together = sidecars.checked_add(&limit)?;
+        if together.is_zero() {
+            return None;
+        }
         if container.restart_policy.as_deref() == Some("Always") {
             sidecars = together.clone();
         }
@@ -200,6 +203,7 @@ mod tests {
         const MI: u64 = 1 << 20;
         let node = Some("1Gi");
         let free = json!({"name": "free"});
+        let free_sidecar = json!({"name": "free", "restartPolicy": "Always"});
         let cases = [
             (json!({"containers": [free]}), None, None, None),
             (json!({"containers": [free]}), node, None, Some(1024 * MI)),
@@ -286,6 +290,30 @@ mod tests {
                 node,
                 None,
                 Some(1024 * MI),
+            ),
+            (
+                json!({"containers": [limited("64Mi")], "initContainers": [sidecar("32Mi"), free]}),
+                node,
+                None,
+                Some(96 * MI),
+            ),
+            (
+                json!({"containers": [limited("64Mi")], "initContainers": [sidecar("32Mi"), free, limited("80Mi")]}),
+                node,
+                None,
+                Some(112 * MI),
+            ),
+            (
+                json!({"containers": [limited("64Mi")], "initContainers": [free, sidecar("32Mi")]}),
+                node,
+                None,
+                Some(1024 * MI),
+            ),
+            (
+                json!({"containers": [limited("64Mi")], "initContainers": [sidecar("32Mi"), free_sidecar]}),
+                node,
+                None,
+                Some(96 * MI),
             ),
             (
                 json!({"containers": [free], "resources": {"limits": {"memory": "50Mi"}}}),

@@ -66,8 +66,10 @@ impl Worker {
             (true, None) => End::Own,
             (true, Some(_)) => End::Told,
         };
-        if let Some(view) = View::of(&slot.pod, said, end) {
-            place.tell(view, std::mem::take(&mut self.probing.look_again));
+        match View::of(&slot.pod, said, end) {
+            Some(view) => place.tell(view, std::mem::take(&mut self.probing.look_again)),
+            // It may have had probes before it was edited.
+            None => place.give_up(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pleg::Observed;
 use status::{Ended, Input, Known, NodeFacts, Report, Waiting};
@@ -28,7 +28,7 @@ use crate::plan::{BackingOff, Given, Memory, Plan, Rest, left_without_next, plan
 use crate::probing::{Probing, keep_telling};
 use crate::resizing::Resizing;
 use crate::slot::{Slot, Want};
-use crate::spec::spec_of;
+use crate::spec::{spec_of, uses_other_volumes};
 use crate::startup::Startup;
 use crate::termination;
 use crate::turns::Rank;
@@ -87,8 +87,8 @@ pub(crate) struct Worker {
     pub(crate) told_of_change: bool,
     pub(crate) resizing: Resizing,
     pub(crate) probing: Probing,
-    /// How many ephemeral containers it had when it was last looked at.
-    added: usize,
+    /// The pod as it was when it was last looked at.
+    known_pod: Arc<Pod>,
     pub(crate) startup: Startup,
     /// When it was heard of, and since when it is at work, by the clock's uptime.
     heard: Duration,
@@ -134,6 +134,7 @@ impl Worker {
         let observed = on.observations.follow(&pod.uid);
         let heard = on.clock.uptime();
         let probing = Probing::new(on.probes.place(&pod.uid));
+        let known_pod = Arc::clone(&slot.borrow().pod);
         Self {
             on,
             pod,
@@ -161,7 +162,7 @@ impl Worker {
             told_of_change: false,
             resizing: Resizing::default(),
             probing,
-            added: 0,
+            known_pod,
             startup: Startup::default(),
             heard,
             busy: Some((heard, "create")),
@@ -413,10 +414,10 @@ impl Worker {
         }
         self.known.is_static = slot.is_static();
         self.known.stop_signals = self.on.settings.stop_signals;
-        let spec = spec_of(&slot.pod);
-        let added = spec.ephemeral_containers.as_ref().map_or(0, Vec::len);
-        if std::mem::replace(&mut self.added, added) != added {
-            // They may look into volumes that nobody else had use for.
+        let before = std::mem::replace(&mut self.known_pod, Arc::clone(&slot.pod));
+        if !Arc::ptr_eq(&before, &slot.pod)
+            && uses_other_volumes(&spec_of(&before), &spec_of(&slot.pod))
+        {
             self.memory.prepared = false;
         }
         if let Some(deadline) = self.deadline(slot)

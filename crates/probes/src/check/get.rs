@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::HTTPGetAction;
 
 use super::{Answer, Means, Outcome, Subject, unknown};
-use crate::web::{Asker, Get, Heard, NoAnswer};
+use crate::web::{Asker, Get, GetError, Heard, NoAnswer};
 
 impl Means {
     pub(super) async fn get(
@@ -17,6 +17,10 @@ impl Means {
         let get = Get::of(action, subject.container, subject.ip, Asker::Probe);
         let get = match get {
             Ok(get) => get,
+            // Upstream finds it out when it sends it.
+            Err(error @ GetError::Unsendable { .. }) => {
+                return Outcome::Failure(error.to_string()).into();
+            }
             Err(error) => return unknown(&error).into(),
         };
         match self.web.get_within(&get, &*self.clock, limit).await {

@@ -513,6 +513,26 @@ async fn a_port_that_nobody_has_cannot_be_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_cannot_be_sent_is_a_failure_as_it_is_with_upstream() {
+    let own = json!([{ "name": "X-Token", "value": "abc\n" }]);
+    let get =
+        |path: &str, headers: &Value| json!({ "port": 80, "path": path, "httpHeaders": headers });
+    for (action, text) in [
+        (
+            get("/x", &own),
+            "Get \"http://10.0.0.7:80/x\": net/http: invalid header field value for \"X-Token\"",
+        ),
+        (
+            get("localhost:81/x", &json!([])),
+            "Get \"http:81/x\": http: no Host in request URL",
+        ),
+    ] {
+        let asked = ask(&json!({ "httpGet": action }), &[]).await;
+        assert_eq!(asked.outcome, failure(text));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_takes_a_connection_is_well() {
     let tcp = json!({ "tcpSocket": { "port": 90, "host": "other" }, "timeoutSeconds": 2 });
     let asked = ask(&tcp, &[Program::Silent]).await;

@@ -4,16 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Probe as ApiProbe};
+use seams::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use types::{PodName, PodRef, PodUid};
 
+use super::lane::Way;
+use super::probe_of;
 use crate::course::{Course, Rules, Standing, Verdict};
 use crate::desk::{Finding, Findings};
 use crate::metrics::Key;
 use crate::rhythm::Rhythm;
 use crate::view::{End, Purpose, Seen, View, period, probed, rules};
+
+/// Of one probe, as long as the agent runs: what is said of one that is no more says nothing
+/// of those that came after it.
+pub(super) type Number = u64;
 
 #[derive(Debug)]
 pub(super) struct Chart {
@@ -27,6 +34,8 @@ pub(super) struct Chart {
 /// One probe of a container.
 #[derive(Debug)]
 pub(super) struct Probe {
+    pub(super) number: Number,
+    pub(super) way: Way,
     pub(super) key: Key,
     rules: Rules,
     course: Course,
@@ -52,44 +61,85 @@ pub(super) struct Job {
     pub(super) cut: CancellationToken,
 }
 
+/// What probes that are heard of now begin with.
+#[derive(Debug)]
+pub(super) struct Beginning<'a> {
+    pub(super) now: Duration,
+    /// The agent's.
+    pub(super) age: Duration,
+    pub(super) clock: &'a dyn Clock,
+    /// The last that was given to anyone.
+    pub(super) number: &'a mut Number,
+}
+
+impl Beginning<'_> {
+    fn probe(&mut self, key: Key, rules: Rules, spec: &ApiProbe) -> Probe {
+        *self.number += 1;
+        Probe {
+            number: *self.number,
+            way: Way::of(spec),
+            key,
+            rules,
+            course: Course::default(),
+            rhythm: Rhythm::new(period(spec), self.now, self.age, self.clock.random()),
+            due: None,
+            asked: None,
+            last: None,
+            again: false,
+        }
+    }
+}
+
 impl Chart {
-    /// `age` is the agent's, and `chance` from 0 to 1.
     pub(super) fn new(
         view: View,
         answers: watch::Sender<Findings>,
-        now: Duration,
-        age: Duration,
-        chance: impl Fn() -> f64,
+        mut beginning: Beginning<'_>,
     ) -> Self {
-        let pod = pod_ref(&view.pod);
-        let mut probes = Vec::new();
-        for (sidecar, container) in view.pod.spec.iter().flat_map(probed) {
-            for purpose in Purpose::ALL {
-                let Some(probe) = purpose.of(container) else {
-                    continue;
-                };
-                probes.push(Probe {
-                    key: Key {
-                        pod: pod.clone(),
-                        container: container.name.clone(),
-                        purpose,
-                    },
-                    rules: rules(purpose, sidecar, probe),
-                    course: Course::default(),
-                    rhythm: Rhythm::new(period(probe), now, age, chance()),
-                    due: None,
-                    asked: None,
-                    last: None,
-                    again: false,
-                });
-            }
-        }
+        let probes = specs(&view.pod);
+        let probes = probes.map(|(key, rules, spec)| beginning.probe(key, rules, spec));
         Self {
+            probes: probes.collect(),
             view,
-            probes,
             cut: CancellationToken::new(),
             answers,
         }
+    }
+
+    /// The pod as it stands now. Where it was edited, a probe that is as it was goes on;
+    /// the ones that there are no more are what is returned.
+    pub(super) fn follow(&mut self, view: View, mut beginning: Beginning<'_>) -> Vec<Probe> {
+        let before = std::mem::replace(&mut self.view, view).pod;
+        let pod = &self.view.pod;
+        if Arc::ptr_eq(&before, pod) || before.spec == pod.spec {
+            return Vec::new();
+        }
+        let mut known = std::mem::take(&mut self.probes);
+        for (key, rules, spec) in specs(pod) {
+            let is_same = |probe: &Probe| {
+                let old = probe_of(&before, &key.container, key.purpose);
+                probe.key == key && probe.rules == rules && old.is_some_and(|(_, old)| old == spec)
+            };
+            let same = known.iter().position(is_same);
+            self.probes.push(match same {
+                Some(place) => known.swap_remove(place),
+                None => beginning.probe(key, rules, spec),
+            });
+        }
+        known
+    }
+
+    /// `None`: it is no more.
+    pub(super) fn probe(&mut self, number: Number) -> Option<&mut Probe> {
+        let mut probes = self.probes.iter_mut();
+        probes.find(|probe| probe.number == number)
+    }
+
+    /// The same, and how the pod stands.
+    fn seen_probe(&mut self, number: Number) -> Option<(&mut Probe, &View)> {
+        let mut probes = self.probes.iter_mut();
+        let probe = probes.find(|probe| probe.number == number)?;
+        Some((probe, &self.view))
     }
 
     /// What is new about the containers.
@@ -108,20 +158,20 @@ impl Chart {
     /// ready is asked at once. Not while it is being asked: then see [`Self::resume`].
     pub(super) fn arm(
         &mut self,
-        number: usize,
+        number: Number,
         again: bool,
         now: Duration,
         wall: Timestamp,
     ) -> Option<Duration> {
-        let probe = &mut self.probes[number];
-        let at_once = again && probe.is_wanted_at_once(&self.view);
+        let (probe, view) = self.seen_probe(number)?;
+        let at_once = again && probe.is_wanted_at_once(view);
         if probe.asked.is_some() {
             probe.again |= at_once;
             return None;
         }
         if at_once && probe.rhythm.has_begun(now) {
             probe.rhythm.restart(now);
-            return probe.next(&self.view, now, now, wall);
+            return probe.next(view, now, now, wall);
         }
         // Whose time has come and who still waits for a turn keeps it; but one beat is one
         // question.
@@ -129,32 +179,35 @@ impl Chart {
         if let Some(last) = probe.last.filter(|last| *last == from) {
             from = probe.rhythm.after(last);
         }
-        probe.next(&self.view, from, now, wall)
+        probe.next(view, from, now, wall)
     }
 
     /// A probe whose time has come is asked, unless that is not so any more.
-    pub(super) fn begin(&mut self, number: usize, now: Duration, wall: Timestamp) -> Option<Job> {
-        let probe = &mut self.probes[number];
-        let seen = probe.seen(&self.view)?;
+    pub(super) fn begin(&mut self, number: Number, now: Duration, wall: Timestamp) -> Option<Job> {
+        let cut = self.cut.clone();
+        let (probe, view) = self.seen_probe(number)?;
+        let seen = probe.seen(view)?;
         if probe.course.standing(&probe.rules, seen, wall) != Standing::Due {
             return None;
         }
         probe.asked = Some(now);
         Some(Job {
-            pod: Arc::clone(&self.view.pod),
+            pod: Arc::clone(&view.pod),
             container: probe.key.container.clone(),
             purpose: probe.key.purpose,
             id: Arc::clone(&seen.id),
-            ip: self.view.ip.clone(),
-            cut: self.cut.clone(),
+            ip: view.ip.clone(),
+            cut,
         })
     }
 
     /// An answer of the container with this id; another may have taken its place. Whether
     /// it is news.
-    pub(super) fn conclude(&mut self, number: usize, id: &Arc<str>, well: bool) -> bool {
-        let probe = &mut self.probes[number];
-        if probe.course.id() != Some(id) || probe.is_stopped(&self.view) {
+    pub(super) fn conclude(&mut self, number: Number, id: &Arc<str>, well: bool) -> bool {
+        let Some((probe, view)) = self.seen_probe(number) else {
+            return false;
+        };
+        if probe.course.id() != Some(id) || probe.is_stopped(view) {
             return false;
         }
         let before = probe.course.result();
@@ -166,19 +219,19 @@ impl Chart {
     /// counts now, as a ticker has it.
     pub(super) fn resume(
         &mut self,
-        number: usize,
+        number: Number,
         now: Duration,
         wall: Timestamp,
     ) -> Option<Duration> {
-        let probe = &mut self.probes[number];
+        let (probe, view) = self.seen_probe(number)?;
         let asked = probe.asked.take().unwrap_or(now);
         probe.last = Some(asked);
-        if std::mem::take(&mut probe.again) && probe.is_wanted_at_once(&self.view) {
+        if std::mem::take(&mut probe.again) && probe.is_wanted_at_once(view) {
             probe.rhythm.restart(now);
-            return probe.next(&self.view, now, now, wall);
+            return probe.next(view, now, now, wall);
         }
         let from = probe.rhythm.after(asked);
-        let due = probe.next(&self.view, from, now, wall);
+        let due = probe.next(view, from, now, wall);
         // That it took long is not the agent's doing.
         due.map(|due| due.max(now))
     }
@@ -259,6 +312,24 @@ impl Probe {
         };
         Some(self.rhythm.from(from))
     }
+}
+
+/// All that is asked of a pod.
+fn specs(pod: &Pod) -> impl Iterator<Item = (Key, Rules, &ApiProbe)> {
+    let own = pod_ref(pod);
+    let containers = pod.spec.iter().flat_map(probed);
+    containers.flat_map(move |(sidecar, container)| {
+        let own = own.clone();
+        Purpose::ALL.into_iter().filter_map(move |purpose| {
+            let spec = purpose.of(container)?;
+            let key = Key {
+                pod: own.clone(),
+                container: container.name.clone(),
+                purpose,
+            };
+            Some((key, rules(purpose, sidecar, spec), spec))
+        })
+    })
 }
 
 fn pod_ref(pod: &Pod) -> PodRef {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use testkit::clock::TokioClock;
 use tokio::task::JoinSet;
 
+use super::lane::AT_ONCE;
 use super::*;
 use crate::course::Verdict;
 use crate::desk::{Finding, Place};
@@ -49,10 +50,11 @@ impl Runtime for Commands {
         Box::pin(async move {
             let running = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
             self.most_at_once.fetch_max(running, Ordering::Relaxed);
+            let running = Running(&self.at_once);
             if !lasts.is_zero() {
                 self.clock.sleep(lasts).await;
             }
-            self.at_once.fetch_sub(1, Ordering::Relaxed);
+            drop(running);
             if absent {
                 let text = "executable file not found";
                 return Err(RuntimeError::new("ExecSync", Code::Unknown, text));
@@ -62,6 +64,15 @@ impl Runtime for Commands {
                 ..ExecSyncResponse::default()
             })
         })
+    }
+}
+
+/// A command that runs until it has ended, or is given up.
+struct Running<'a>(&'a AtomicUsize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -439,6 +450,102 @@ async fn a_pod_that_is_gone_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_a_pod_that_is_edited_what_is_new_is_asked_and_what_is_as_it_was_goes_on() {
+    let rig = Rig::new().await;
+    let slow = probe("ready", &json!({ "periodSeconds": 30 }));
+    let live = probe("live", &json!({}));
+    let first = json!({ "readinessProbe": slow, "livenessProbe": live });
+    let mut place = rig.place("u-1");
+    let running = status("c-1", 60, true);
+    tell(&mut place, &pod("u-1", &first), &running);
+    rig.pass(Duration::from_secs(5)).await;
+    assert_eq!(rig.asked("live"), [60_000]);
+    assert_eq!(rig.asked("ready"), [60_000]);
+    // Another readiness probe, one for its start, none of its life, and a sidecar that has one.
+    let edited = json!({
+        "startupProbe": probe("start", &json!({})),
+        "readinessProbe": probe("ready-now", &json!({})),
+    });
+    let mut edited = pod("u-1", &edited);
+    let sidecar = json!([{
+        "name": "side", "restartPolicy": "Always", "livenessProbe": probe("side", &json!({})),
+    }]);
+    let spec = Arc::get_mut(&mut edited).unwrap().spec.as_mut().unwrap();
+    spec.init_containers = Some(serde_json::from_value(sidecar).unwrap());
+    let mut running = status("c-2", 65, false);
+    let mut side = running.container_statuses.as_ref().unwrap()[0].clone();
+    "side".clone_into(&mut side.name);
+    (side.container_id, side.started) = (Some("containerd://s-1".to_owned()), Some(true));
+    running.init_container_statuses = Some(vec![side]);
+    tell(&mut place, &edited, &running);
+    rig.pass(Duration::from_secs(2)).await;
+    assert_eq!(rig.asked("start"), [65_000]);
+    assert_eq!(rig.asked("side"), [65_000]);
+    assert_eq!(found(&mut place).unwrap().startup, Some(Success));
+    for started in running.container_statuses.as_mut().unwrap() {
+        started.started = Some(true);
+    }
+    tell(&mut place, &edited, &running);
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.asked("ready-now"), [67_000, 77_000]);
+    assert_eq!(found(&mut place).unwrap().readiness, Some(Success));
+    assert_eq!(rig.asked("side"), [75_000]);
+    // An edit of something else changes nothing for who is asked.
+    let mut other = Pod::clone(&edited);
+    other.spec.as_mut().unwrap().containers[0].image = Some("v2".to_owned());
+    tell(&mut place, &Arc::new(other), &running);
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.asked("ready-now"), [87_000]);
+    assert_eq!(rig.asked("side"), [85_000]);
+    assert!(rig.asked("live").is_empty() && rig.asked("ready").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_counted_on_over_an_edit_of_something_else() {
+    let rig = Rig::new().await;
+    rig.answer("live", 1, 0);
+    let live = probe("live", &json!({ "failureThreshold": 2 }));
+    let mut place = rig.place("u-1");
+    let before = pod("u-1", &json!({ "livenessProbe": live }));
+    tell(&mut place, &before, &status("c-1", 60, true));
+    rig.pass(Duration::from_secs(5)).await;
+    let ready = probe("ready", &json!({}));
+    let after = json!({ "livenessProbe": live, "readinessProbe": ready });
+    tell(&mut place, &pod("u-1", &after), &status("c-1", 60, true));
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.asked("live"), [60_000, 70_000]);
+    assert_eq!(found(&mut place).unwrap().liveness, Some(Failure));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_probe_that_there_is_no_more_is_not_waited_for() {
+    let ready = json!({ "readinessProbe": probe("ready", &json!({})) });
+    let mut both = ready.clone();
+    both["livenessProbe"] = probe("hang", &json!({}));
+    // Edited, and taken away and put back in between two looks of the prober.
+    for anew in [true, false] {
+        let rig = Rig::new().await;
+        rig.answer("hang", 1, 3_000);
+        let mut place = rig.place("u-1");
+        tell(&mut place, &pod("u-1", &both), &status("c-1", 60, true));
+        rig.pass(Duration::from_secs(1)).await;
+        assert_eq!(rig.asked("hang"), [60_000]);
+        if anew {
+            place.give_up();
+        }
+        tell(&mut place, &pod("u-1", &ready), &status("c-1", 60, true));
+        rig.settle().await;
+        assert_eq!(rig.commands.at_once.load(Ordering::Relaxed), 0, "{anew}");
+        rig.asked("ready");
+        rig.pass(Duration::from_secs(20)).await;
+        assert!(rig.asked("hang").is_empty());
+        assert_eq!(rig.asked("ready").len(), 2, "{anew}");
+        let page = rig.figures.probes.page().finish();
+        assert!(!page.contains("Liveness"), "{page}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_young_agent_spreads_its_first_questions_and_says_nothing_before() {
     let rig = Rig::young();
     let pods: Vec<Arc<Pod>> = (0..50)
@@ -525,6 +632,26 @@ async fn who_waits_for_others_is_late_and_not_ill() {
     assert_eq!(rig.asked("live"), [65_000]);
     assert_eq!(found(&mut place).unwrap().liveness, Some(Success));
     assert_eq!(rig.metrics.late_so_far(), 1);
+    drop(hanging);
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_that_hang_keep_nobody_from_being_asked_over_the_network() {
+    let rig = Rig::new().await;
+    rig.answer("hang", 1, 3_600_000);
+    let hanging = crowd(&rig, AT_ONCE + 10, "hang").await;
+    let knock = json!({
+        "tcpSocket": { "port": 80 }, "periodSeconds": 10, "timeoutSeconds": 2, "failureThreshold": 2,
+    });
+    let pod = pod("u-x", &json!({ "livenessProbe": knock }));
+    let mut place = rig.place("u-x");
+    tell(&mut place, &pod, &status("c-1", 60, true));
+    rig.pass(Duration::from_secs(11)).await;
+    assert_eq!(found(&mut place).unwrap().liveness, Some(Success));
+    rig.pass(Duration::from_secs(2)).await;
+    assert_eq!(found(&mut place).unwrap().liveness, Some(Failure));
+    assert_eq!(rig.metrics.late_so_far(), 0);
+    assert_eq!(rig.commands.at_once.load(Ordering::Relaxed), AT_ONCE);
     drop(hanging);
 }
 

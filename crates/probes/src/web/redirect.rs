@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use http::header::{HeaderValue, REFERER};
 use http::{StatusCode, Uri};
 
+use super::reference::{bad_escape, parted, scheme_of};
 use super::request::Get;
 
 /// What comes after an answer.
@@ -52,27 +53,11 @@ fn fault(location: &[u8]) -> Option<String> {
         return Some("missing protocol scheme".to_owned());
     }
     let first = path.split('/').next().unwrap_or_default();
-    if first.contains(':') && !has_scheme(path) {
+    if first.contains(':') && scheme_of(path).is_none() {
         return Some("first path segment in URL cannot contain colon".to_owned());
     }
     let escape = [path, fragment].into_iter().find_map(bad_escape);
     escape.map(|escape| format!("invalid URL escape {escape:?}"))
-}
-
-/// The first `%` without two digits behind it, with what is in their place.
-fn bad_escape(text: &str) -> Option<String> {
-    let mut rest = text;
-    while let Some(at) = rest.find('%') {
-        rest = &rest[at..];
-        let found: String = rest.chars().take(3).collect();
-        let mut digits = found.chars().skip(1);
-        let is_digit = |digit: Option<char>| digit.is_some_and(|digit| digit.is_ascii_hexdigit());
-        if !(is_digit(digits.next()) && is_digit(digits.next())) {
-            return Some(found);
-        }
-        rest = &rest[1..];
-    }
-    None
 }
 
 /// With what has no place in a request written as Go writes it.
@@ -107,7 +92,7 @@ fn follow(get: &Get, location: &str) -> Next {
     let scheme = if get.https { "https:" } else { "http:" };
     let whole = if location.starts_with("//") {
         format!("{scheme}{location}")
-    } else if has_scheme(location) {
+    } else if scheme_of(location).is_some() {
         location.to_owned()
     } else {
         return Next::Go(Box::new(Get {
@@ -151,14 +136,6 @@ fn follow(get: &Get, location: &str) -> Next {
     }))
 }
 
-/// Whether it begins with `name:`. What is behind a slash or a question mark may hold
-/// the whole of another URL.
-fn has_scheme(location: &str) -> bool {
-    let scheme = location.split_once(':').map_or("", |(scheme, _)| scheme);
-    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
-    scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.chars().all(allowed)
-}
-
 /// A path as seen from another, both with what they ask for, as Go resolves it.
 fn resolved(base: &str, reference: &str) -> String {
     let (base, before) = parted(base);
@@ -173,11 +150,6 @@ fn resolved(base: &str, reference: &str) -> String {
     };
     let query = if reference.is_empty() { before } else { query };
     format!("{}{query}", without_dots(&whole))
-}
-
-/// The path, and what is asked for from the question mark on.
-fn parted(path: &str) -> (&str, &str) {
-    path.split_at(path.find('?').unwrap_or(path.len()))
 }
 
 /// A path from the root on without `.` and `..`; nothing is above the root.

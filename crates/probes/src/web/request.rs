@@ -6,34 +6,9 @@
 use http::header::{ACCEPT, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use thiserror::Error;
 
-/// What a path is written with, beside letters and digits.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b'/')
-    .remove(b':')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b'@');
-
-/// What a path that is written already may have beside that.
-const ALSO_IN_PATH: &[u8] = b"!'()*[]%";
-
-/// What a query must not have, however it was given.
-const QUERY: &AsciiSet = &percent_encoding::CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'<')
-    .add(b'>');
+use super::reference::Target;
 
 /// On whose behalf somebody is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +49,20 @@ pub enum GetError {
     NoPort(String),
     #[error("invalid port number: {0}")]
     Port(i64),
+    /// There is somebody to ask, but not in this way.
+    #[error("Get {url:?}: {cause}")]
+    Unsendable { url: String, cause: Unsendable },
+}
+
+/// What keeps a request from being sent. Of a value no more is told: it may be a secret.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unsendable {
     #[error("net/http: invalid header field name {0:?}")]
     HeaderName(String),
     #[error("net/http: invalid header field value for {0:?}")]
     HeaderValue(String),
+    #[error("http: no Host in request URL")]
+    NoHost,
 }
 
 impl Get {
@@ -90,15 +75,35 @@ impl Get {
     ) -> Result<Self, GetError> {
         let scheme = action.scheme.as_deref().unwrap_or_default();
         let host = action.host.as_deref().filter(|host| !host.is_empty());
-        let (headers, host_header) = headers(action, asker.agent())?;
-        Ok(Self {
+        let target = Target::of(action.path.as_deref().unwrap_or_default());
+        let mut get = Self {
             asker,
             https: scheme.eq_ignore_ascii_case("https"),
             host: host.unwrap_or(ip).to_owned(),
             port: port(&action.port, container)?,
-            path: path(action.path.as_deref().unwrap_or_default()),
+            path: String::new(),
+            headers: HeaderMap::new(),
+            host_header: None,
+        };
+        let opaque = match target {
+            Target::Path(path) => {
+                get.path = path;
+                None
+            }
+            Target::Opaque(rest) => Some(format!("{}:{rest}", get.scheme())),
+        };
+        let unsendable = |cause| GetError::Unsendable {
+            url: opaque.clone().unwrap_or_else(|| get.url()),
+            cause,
+        };
+        let (headers, host_header) = headers(action, asker.agent()).map_err(unsendable)?;
+        if opaque.is_some() {
+            return Err(unsendable(Unsendable::NoHost));
+        }
+        Ok(Self {
             headers,
             host_header,
+            ..get
         })
     }
 
@@ -108,8 +113,11 @@ impl Get {
     }
 
     pub fn url(&self) -> String {
-        let scheme = if self.https { "https" } else { "http" };
-        format!("{scheme}://{}{}", self.authority(), self.path)
+        format!("{}://{}{}", self.scheme(), self.authority(), self.path)
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.https { "https" } else { "http" }
     }
 }
 
@@ -139,69 +147,23 @@ pub(crate) fn port(wanted: &IntOrString, container: &Container) -> Result<u16, G
     fits.ok_or(GetError::Port(number))
 }
 
-/// A path as it was given, with its query, made fit to be asked for.
-fn path(given: &str) -> String {
-    let (given, _) = given.split_once('#').unwrap_or((given, ""));
-    let (path, query) = match given.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (given, None),
-    };
-    let has_bad_escape = {
-        let mut parts = path.split('%').skip(1);
-        parts.any(|part| {
-            let digits = part.as_bytes().get(..2);
-            !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-        })
-    };
-    if has_bad_escape {
-        // It is no URL at all, so all of it is taken for a path.
-        return rooted(utf8_percent_encode(given, PATH).to_string());
-    }
-    let is_written = path.bytes().all(|byte| {
-        let plain = byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte);
-        plain || ALSO_IN_PATH.contains(&byte)
-    });
-    let mut written = if is_written {
-        path.to_owned()
-    } else {
-        let meant = percent_decode_str(path).collect::<Vec<u8>>();
-        percent_encoding::percent_encode(&meant, PATH).to_string()
-    };
-    written = rooted(written);
-    if let Some(query) = query {
-        written.push('?');
-        written.extend(utf8_percent_encode(query, QUERY));
-    }
-    written
-}
-
-fn rooted(path: String) -> String {
-    if path.is_empty() || path.starts_with('/') {
-        path
-    } else {
-        format!("/{path}")
-    }
-}
-
 fn headers(
     action: &HTTPGetAction,
-    agent: &str,
-) -> Result<(HeaderMap, Option<HeaderValue>), GetError> {
+    agent: &'static str,
+) -> Result<(HeaderMap, Option<HeaderValue>), Unsendable> {
     let mut headers = HeaderMap::new();
     for header in action.http_headers.iter().flatten() {
-        let bad_name = |_| GetError::HeaderName(header.name.clone());
+        let bad_name = |_| Unsendable::HeaderName(header.name.clone());
         let name = HeaderName::try_from(&header.name).map_err(bad_name)?;
-        let bad_value = |_| GetError::HeaderValue(header.name.clone());
+        let bad_value = |_| Unsendable::HeaderValue(canonical(&name));
         let value = HeaderValue::try_from(&header.value).map_err(bad_value)?;
         headers.append(name, value);
     }
     let host = headers.remove(HOST).filter(|host| !host.is_empty());
-    let bad_agent = |_| GetError::HeaderValue(USER_AGENT.to_string());
     for (name, usual) in [(USER_AGENT, agent), (ACCEPT, "*/*")] {
         match headers.get(&name) {
             None => {
-                let usual = HeaderValue::try_from(usual).map_err(bad_agent)?;
-                headers.insert(name, usual);
+                headers.insert(name, HeaderValue::from_static(usual));
             }
             // It was expressly not wanted.
             Some(value) if value.is_empty() => {
@@ -211,6 +173,21 @@ fn headers(
         }
     }
     Ok((headers, host))
+}
+
+/// As Go writes the name of a header: each word begins with a capital.
+fn canonical(name: &HeaderName) -> String {
+    let mut out = String::with_capacity(name.as_str().len());
+    let mut begins = true;
+    for letter in name.as_str().chars() {
+        out.push(if begins {
+            letter.to_ascii_uppercase()
+        } else {
+            letter
+        });
+        begins = letter == '-';
+    }
+    out
 }
 
 #[cfg(test)]
@@ -249,32 +226,12 @@ mod tests {
                 json!({ "port": 1, "path": "/", "host": "fd00::1" }),
                 "http://[fd00::1]:1/",
             ),
+            (
+                json!({ "port": 80, "path": "https://localhost:8443/healthz" }),
+                "http://10.0.0.7:80/healthz",
+            ),
         ] {
             assert_eq!(get(&action).unwrap().url(), url, "{action}");
-        }
-    }
-
-    #[test]
-    fn a_path_is_asked_for_as_it_was_written_if_that_is_possible() {
-        for (given, written) in [
-            ("", ""),
-            ("/a/b.c", "/a/b.c"),
-            ("a", "/a"),
-            ("/a?b=c&d=/e", "/a?b=c&d=/e"),
-            ("/a#part", "/a"),
-            ("?q", "?q"),
-            ("/a b", "/a%20b"),
-            ("/a%20b", "/a%20b"),
-            ("/a%2Fb", "/a%2Fb"),
-            ("/a%2Fb c", "/a/b%20c"),
-            ("/(a)!", "/(a)!"),
-            ("/(a)! b", "/%28a%29%21%20b"),
-            ("/é", "/%C3%A9"),
-            ("/100%", "/100%25"),
-            ("/100%?q", "/100%25%3Fq"),
-            ("/a?b c", "/a?b%20c"),
-        ] {
-            assert_eq!(path(given), written, "{given}");
         }
     }
 
@@ -337,16 +294,37 @@ mod tests {
                 .map(|value| value.to_str().unwrap());
             assert_eq!(found, host, "{given:?}");
         }
-        for (name, value, text) in [
-            ("a b", "c", "net/http: invalid header field name \"a b\""),
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_told_in_gos_words() {
+        let header = |name: &str, value: &str| json!({ "name": name, "value": value });
+        for (path, header, text) in [
             (
-                "a",
-                "b\nc",
-                "net/http: invalid header field value for \"a\"",
+                "/x",
+                header("a b", "c"),
+                "Get \"http://10.0.0.7:80/x\": net/http: invalid header field name \"a b\"",
+            ),
+            (
+                "/x",
+                header("x-tOKEN", "abc\n"),
+                "Get \"http://10.0.0.7:80/x\": net/http: invalid header field value for \"X-Token\"",
+            ),
+            (
+                "localhost:81/x",
+                header("a", "b"),
+                "Get \"http:81/x\": http: no Host in request URL",
             ),
         ] {
-            let action = json!({ "port": 80, "httpHeaders": [header(name, value)] });
+            let action = json!({ "port": 80, "path": path, "httpHeaders": [header] });
             assert_eq!(get(&action).unwrap_err().to_string(), text);
         }
+        let action = json!({ "port": "none", "httpHeaders": [header("a", "b\n")] });
+        let error = get(&action).unwrap_err();
+        assert_eq!(
+            error,
+            GetError::NoPort("none".to_owned()),
+            "the port is first"
+        );
     }
 }

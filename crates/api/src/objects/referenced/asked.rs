@@ -88,6 +88,21 @@ impl<K: Referable> Asked<K> {
     }
 
     pub(super) async fn get(&self) -> Result<Option<Arc<K>>, Unanswered> {
+        match self.freshness {
+            Freshness::Told(_) => self.get_believed().await,
+            Freshness::Never => self.get_anew().await,
+        }
+    }
+
+    /// What the API server has now counts, also where it knows less than it did: it may have
+    /// been put back to an earlier day.
+    async fn get_anew(&self) -> Result<Option<Arc<K>>, Unanswered> {
+        let answer = self.fetch(&GetParams::default()).await;
+        let object = answer.map_err(|problem| Unanswered::Refused { problem })?;
+        Ok(object.map(|object| Arc::new(crate::objects::kept(object))))
+    }
+
+    async fn get_believed(&self) -> Result<Option<Arc<K>>, Unanswered> {
         let mut kept = self.kept.lock().await;
         let age = kept.at.map(|at| self.clock.uptime().saturating_sub(at));
         let is_fresh = age.is_some_and(|age| age < self.freshness.lasts());
@@ -95,10 +110,10 @@ impl<K: Referable> Asked<K> {
         if is_fresh && kept.object.is_some() {
             return Ok(kept.object.clone());
         }
-        let parameters = match (&kept.object, &self.freshness) {
+        let parameters = match &kept.object {
             // The server may answer from its own memory: it will be asked again.
-            (Some(_), Freshness::Told(_)) => GetParams::any(),
-            _ => GetParams::default(),
+            Some(_) => GetParams::any(),
+            None => GetParams::default(),
         };
         match self.fetch(&parameters).await {
             Ok(object) => {
@@ -108,9 +123,7 @@ impl<K: Referable> Asked<K> {
                 kept.at = Some(self.clock.uptime());
                 Ok(kept.object.clone())
             }
-            Err(_) if kept.object.is_some() && matches!(self.freshness, Freshness::Told(_)) => {
-                Ok(kept.object.clone())
-            }
+            Err(_) if kept.object.is_some() => Ok(kept.object.clone()),
             Err(problem) => Err(Unanswered::Refused { problem }),
         }
     }

@@ -148,6 +148,11 @@ async fn without_any_belief_each_reading_asks_and_fails_with_the_server() {
     let asked = server.asked.lock().unwrap().clone();
     let from_memory = |query: &String| query.contains("resourceVersion");
     assert!(!asked.iter().any(from_memory), "{asked:?}");
+    // A server that was put back to an earlier day is believed, too.
+    server.put(Some(1));
+    assert_eq!(value(reference.get().await.unwrap()).unwrap(), "1");
+    server.put(None);
+    assert_eq!(reference.get().await.unwrap(), None);
     *server.away.lock().unwrap() = true;
     let error = reference.get().await.unwrap_err().to_string();
     assert!(error.contains("connection refused"), "{error}");
