@@ -487,39 +487,3 @@ async fn a_collection_is_deleted_by_selector() {
     })
     .await;
 }
-
-#[tokio::test]
-async fn a_collection_is_deleted_many_at_a_time() {
-    const MANY: usize = 300;
-    front(async |front: Front| {
-        for index in 0..MANY {
-            front.make(&format!("m{index}")).await;
-        }
-        let namespace = Key::global(&NAMESPACES, "x");
-        let before = front.objects.store().revision();
-        // Somebody who writes one after the other: as often as the disk is asked.
-        let others = async {
-            for number in 0.. {
-                let change = |object: &mut Value| {
-                    object["metadata"]["annotations"] = json!({"n": number.to_string()});
-                    true
-                };
-                let written = front.objects.modify(&namespace, Part::Whole, change);
-                written.await.unwrap();
-            }
-        };
-        let deleted = tokio::select! {
-            deleted = front.ask(Method::DELETE, MAPS, "") => deleted,
-            () = others => unreachable!("it writes until the others are gone"),
-        };
-        assert_eq!(deleted.0, StatusCode::OK);
-        let store = front.objects.store();
-        assert!(store.list(&CONFIG_MAPS, Some("x")).items.is_empty());
-        let others = store.revision() - before - MANY as u64;
-        assert!(
-            others < MANY as u64 / 4,
-            "the disk was asked {others} times"
-        );
-    })
-    .await;
-}

@@ -286,8 +286,14 @@ pub(super) async fn delete_collection(
     for object in &page.items {
         may_delete(desk, kind, asked, object)?;
     }
-    let keys = page.items.iter().map(Stored::key).collect();
-    objects.delete_all(keys, &options).await?;
+    // One after the other, as upstream does it: who watches sees each go before the next.
+    for object in &page.items {
+        match objects.delete_with(&object.key(), &options).await {
+            // Somebody else was faster.
+            Err(failure) if failure.code == StatusCode::NOT_FOUND => {}
+            outcome => drop(outcome?),
+        }
+    }
     several(desk, kind, asked, &page)
 }
 
