@@ -142,17 +142,20 @@ impl Normal {
             let before = self.with_versions(before);
             return format!("{before}{RECORD}(revision {number}){after}");
         }
-        let word = |word: &str| {
+        let mut before = "";
+        let words = text.split(' ').map(|word| {
+            // What upstream says of names cites one, which may be a revision as well.
+            let is_standard = std::mem::replace(&mut before, word) == "RFC";
             let bare = word.trim_matches(|letter: char| ",.()".contains(letter));
             let known = self.versions.iter().position(|version| version == bare);
             match known {
-                Some(number) if !bare.is_empty() => {
+                Some(number) if !bare.is_empty() && !is_standard => {
                     word.replace(bare, &format!("(revision {number})"))
                 }
                 _ => word.to_owned(),
             }
-        };
-        text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+        });
+        words.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -270,4 +273,6 @@ fn what_a_server_makes_up_is_named_by_when_it_was_seen() {
     let settled =
         serde_json::json!({"kind": "Status", "message": "not (uid 0) at (revision 0), but 18"});
     assert_eq!(normal.answer(refused), settled);
+    let cited = serde_json::json!({"kind": "Status", "message": "a name as in RFC 17"});
+    assert_eq!(normal.answer(cited.clone()), cited);
 }
