@@ -250,6 +250,12 @@ impl Scene {
         let node = lab.node(&unique("outage"), Runtime::Containerd2)?;
         node.start_ferrolet(CONFIG)?;
         node.wait_ready(READY)?;
+        // The roots of its cgroups are held from when somebody first asks for figures, as the
+        // lab's metrics-server may do at any moment: let that be before anything is counted.
+        let figures = format!("/api/v1/nodes/{}/proxy/metrics/resource", node.name());
+        wait::until("the node to tell what it uses", READY, || {
+            lab.kubectl().run(["get", "--raw", &figures])
+        })?;
         Ok(Self {
             node,
             control_plane,
