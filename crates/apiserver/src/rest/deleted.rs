@@ -88,8 +88,8 @@ pub enum Deletion {
 
 impl Objects {
     /// Deletes, or marks, several at one time: each waits for the disk, and those that wait together
-    /// go there together. Who is gone already is passed
-    /// over.
+    /// go there together. Who is gone already is passed over. In no order that a watch could rely
+    /// on, so not for what a client asks for.
     pub async fn delete_all(&self, keys: Vec<Key>, options: &DeleteOptions) -> Result<(), Failure> {
         let deletions = keys.into_iter().map(|key| async move {
             match self.delete_with(&key, options).await {
